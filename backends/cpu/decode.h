@@ -1,0 +1,32 @@
+// Rows of any weight decoded by vector code, one table of functions a target.
+// Apart from the engines so that the products call them without knowing formats or Highway.
+#ifndef NIBBLE_BACKENDS_CPU_DECODE_H
+#define NIBBLE_BACKENDS_CPU_DECODE_H
+
+#include <nibble/abi.h>
+
+#include "backends/cpu/targets.h"
+
+#include <cstdint>
+
+namespace nibble::cpu {
+
+/// The decoders of one target. They neither allocate nor throw; any thread may call them.
+struct DecodeTable {
+  /// Decodes `count` values from value `first` on of row (i1, i2, i3) into `out`, which need not be aligned and must
+  /// not overlap the weight. Bits are those of nibble::decode_row. `first` and `count` are multiples of the format's
+  /// kBlockValues for block formats, any for flat and element ones. The weight has passed validation.
+  void (*decode_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
+                     std::int64_t count, float* out);
+
+  /// Rounds f32 to nearest even, as core's store_element. Neither pointer need be aligned.
+  void (*to_f16)(const float* from, std::int64_t count, std::uint8_t* to);
+  void (*to_bf16)(const float* from, std::int64_t count, std::uint8_t* to);
+};
+
+/// The processor must have the target's instructions (detected_isa).
+const DecodeTable& decode_table(Target target);
+
+}  // namespace nibble::cpu
+
+#endif

@@ -1,0 +1,100 @@
+// Rounding, half and bfloat16 conversions and unaligned little-endian loads, for host and device.
+// Apart from the formats so that the one place where arithmetic differs between host and device is this one.
+#ifndef NIBBLE_CORE_NUMERIC_H
+#define NIBBLE_CORE_NUMERIC_H
+
+#include <bit>
+#include <cstdint>
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define NIBBLE_HD __host__ __device__
+#else
+#define NIBBLE_HD
+#endif
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+#define NIBBLE_DEVICE_PASS 1
+#else
+#define NIBBLE_DEVICE_PASS 0
+#endif
+
+namespace nibble {
+
+// Each is one rounded operation. On a device the intrinsics forbid contraction to a fused multiply-add; host code is
+// compiled with -ffp-contract=off, which a unit test checks.
+NIBBLE_HD constexpr float mul_rn(float a, float b) {
+#if NIBBLE_DEVICE_PASS
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+NIBBLE_HD constexpr float add_rn(float a, float b) {
+#if NIBBLE_DEVICE_PASS
+  return __fadd_rn(a, b);
+#else
+  return a + b;
+#endif
+}
+
+NIBBLE_HD constexpr std::uint32_t float_bits(float x) {
+#if NIBBLE_DEVICE_PASS
+  return static_cast<std::uint32_t>(__float_as_uint(x));
+#else
+  return std::bit_cast<std::uint32_t>(x);
+#endif
+}
+NIBBLE_HD constexpr float float_from_bits(std::uint32_t bits) {
+#if NIBBLE_DEVICE_PASS
+  return __uint_as_float(bits);
+#else
+  return std::bit_cast<float>(bits);
+#endif
+}
+
+NIBBLE_HD constexpr std::uint32_t load_u16(const std::uint8_t* p) {
+  return static_cast<std::uint32_t>(p[0]) | static_cast<std::uint32_t>(p[1]) << 8;
+}
+NIBBLE_HD constexpr std::uint32_t load_u32(const std::uint8_t* p) { return load_u16(p) | load_u16(p + 2) << 16; }
+
+/// IEEE half to binary32, exact. A NaN stays a NaN.
+NIBBLE_HD constexpr float float_from_half(std::uint32_t h) {
+  const std::uint32_t sign = (h & 0x8000u) << 16;
+  const std::uint32_t exponent = (h >> 10) & 31u;
+  const std::uint32_t mantissa = h & 0x3ffu;
+  if (exponent == 31) return float_from_bits(sign | 0x7f800000u | mantissa << 13);
+  if (exponent != 0) return float_from_bits(sign | (exponent + 112u) << 23 | mantissa << 13);
+  // A subnormal is an integer times 2^-24; the product is exact, and 0 keeps its sign.
+  return float_from_bits(float_bits(static_cast<float>(mantissa) * 0x1p-24f) | sign);
+}
+
+/// binary32 to half, to nearest even; overflow gives infinity, a NaN a quiet NaN.
+NIBBLE_HD constexpr std::uint16_t half_from_float(float x) {
+  const std::uint32_t bits = float_bits(x);
+  const std::uint32_t sign = bits >> 16 & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65520 and above
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14. Adding 0.5 puts the result's units at the sum's last place, so the addition rounds for us.
+    const std::uint32_t sum = float_bits(float_from_bits(magnitude) + 0.5f);
+    return static_cast<std::uint16_t>(sign | (sum - 0x3f000000u));
+  }
+  const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+  return static_cast<std::uint16_t>(sign | (rounded - 0x38000000u) >> 13);
+}
+
+/// bfloat16 to binary32, exact.
+NIBBLE_HD constexpr float float_from_bfloat16(std::uint32_t b) { return float_from_bits(b << 16); }
+
+/// binary32 to bfloat16, to nearest even; a NaN stays a NaN.
+NIBBLE_HD constexpr std::uint16_t bfloat16_from_float(float x) {
+  const std::uint32_t bits = float_bits(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+NIBBLE_HD constexpr float load_half(const std::uint8_t* p) { return float_from_half(load_u16(p)); }
+
+}  // namespace nibble
+
+#endif

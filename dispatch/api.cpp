@@ -1,0 +1,138 @@
+// The operations as functions, and the memory that their allocating forms return.
+// Apart from the registry: these only write a request down and hand it over.
+#include <nibble/nibble.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace nibble {
+namespace {
+
+Result<Registry> registry_of(const Options& options) {
+  if (options.registry != nullptr) return *options.registry;
+  return Registry::default_registry();
+}
+
+nibble_request request_of(nibble_op op, const Weight& weight, const Tensor& dst, const Options& options) {
+  nibble_request r = make_request(op);
+  r.weight = weight;
+  r.dst = dst;
+  r.math = options.math;
+  r.threads = options.threads;
+  if (op == NIBBLE_OP_OUT_PROD && options.accumulate) r.flags = NIBBLE_FLAG_ACCUMULATE;
+  return r;
+}
+
+Status run(const nibble_request& request, const Options& options) {
+  if (options.registry != nullptr) return options.registry->run(request, options.workspace, options.stream);
+  const Result<Registry>& registry = Registry::default_registry();
+  return registry ? registry->run(request, options.workspace, options.stream) : registry.status();
+}
+
+/// Allocates `shape` of type `to` where the weight is, then runs `fill` into it.
+template <class Fill>
+Result<OwnedTensor> into_new(const Weight& weight, Format to, std::span<const std::int64_t> shape, const Options& options,
+                             Fill&& fill) {
+  auto registry = registry_of(options);
+  if (!registry) return registry.status();
+  auto out = OwnedTensor::allocate(*registry, to, shape, device_of(weight.packed), options.stream);
+  if (!out) return out.status();
+  if (Status s = fill(out->view()); !s) return s;
+  return out;
+}
+
+}  // namespace
+
+Result<OwnedTensor> OwnedTensor::allocate(const Registry& registry, Format type, std::span<const std::int64_t> shape,
+                                          Device device, void* stream) {
+  if (type != NIBBLE_F32 && type != NIBBLE_F16 && type != NIBBLE_BF16) {
+    return Status{NIBBLE_INVALID_ARGUMENT, fmt::format("result type {}: expected f32, f16 or bf16", format_name(type))};
+  }
+  auto bytes = storage_bytes(type, shape);
+  if (!bytes) return bytes.status();
+  auto memory = registry.memory(device);
+  if (!memory) return memory.status();
+  OwnedTensor t;
+  t.memory_ = *memory;
+  t.stream_ = stream;
+  t.owner_ = std::make_shared<const Registry>(registry);
+  constexpr std::uint64_t kAlignment = 64;
+  const std::uint64_t rounded = (std::max<std::uint64_t>(*bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  if (t.memory_ == nullptr) {
+    t.data_ = std::aligned_alloc(kAlignment, rounded);
+  } else {
+    char line[256] = "";
+    nibble_text text{.struct_size = sizeof text, .reserved = 0, .capacity = sizeof line, .data = line};
+    const nibble_status status = t.memory_->allocate(device.index, rounded, stream, &t.data_, &text);
+    if (status != NIBBLE_OK) return Status{status, fmt::format("{} bytes on {}: {}", rounded, device_name(device), line)};
+  }
+  if (t.data_ == nullptr) return Status{NIBBLE_OUT_OF_MEMORY, fmt::format("{} bytes on {}: out of memory", rounded, device_name(device))};
+  t.view_ = make_tensor(t.data_, type, shape, device);
+  return t;
+}
+
+OwnedTensor::OwnedTensor(OwnedTensor&& other) noexcept { *this = std::move(other); }
+
+OwnedTensor& OwnedTensor::operator=(OwnedTensor&& other) noexcept {
+  std::swap(view_, other.view_);
+  std::swap(memory_, other.memory_);
+  std::swap(data_, other.data_);
+  std::swap(stream_, other.stream_);
+  std::swap(owner_, other.owner_);
+  return *this;
+}
+
+OwnedTensor::~OwnedTensor() {
+  if (data_ == nullptr) return;
+  if (memory_ == nullptr) {
+    std::free(data_);
+    return;
+  }
+  nibble_text none{.struct_size = sizeof none, .reserved = 0, .capacity = 0, .data = nullptr};
+  memory_->release(view_.device_index, data_, stream_, &none);
+}
+
+Status dequantize(const Weight& weight, const Tensor& dst, const Options& options) {
+  return run(request_of(NIBBLE_OP_DEQUANTIZE, weight, dst, options), options);
+}
+
+Result<OwnedTensor> dequantize(const Weight& weight, Format to, const Options& options) {
+  const Tensor& packed = weight.packed;
+  const std::span<const std::int64_t> shape(packed.shape, std::min<std::size_t>(packed.rank, 4));
+  auto out = into_new(weight, to, shape, options, [&](const Tensor& dst) { return dequantize(weight, dst, options); });
+  if (!out || !options.packed_transposed) return out;
+  std::swap(out->view_.shape[0], out->view_.shape[1]);
+  std::swap(out->view_.byte_stride[0], out->view_.byte_stride[1]);
+  out->view_.rank = std::max(out->view_.rank, 2u);
+  return out;
+}
+
+Status out_prod(const Weight& weight, const Tensor& src1, const Tensor& dst, const Options& options) {
+  nibble_request r = request_of(NIBBLE_OP_OUT_PROD, weight, dst, options);
+  r.src1 = src1;
+  return run(r, options);
+}
+
+Result<OwnedTensor> out_prod(const Weight& weight, const Tensor& src1, Format to, const Options& options) {
+  if (options.accumulate) return Status{NIBBLE_INVALID_ARGUMENT, "out_prod into new memory cannot accumulate: expected accumulate = false"};
+  const std::int64_t shape[4] = {weight.packed.shape[0], src1.shape[0], src1.shape[2], src1.shape[3]};
+  return into_new(weight, to, shape, options, [&](const Tensor& dst) { return out_prod(weight, src1, dst, options); });
+}
+
+Status linear(const Weight& weight, const Tensor& src1, const Tensor& bias, const Tensor& dst, const Options& options) {
+  nibble_request r = request_of(NIBBLE_OP_LINEAR, weight, dst, options);
+  r.src1 = src1;
+  r.bias = bias;
+  return run(r, options);
+}
+
+Result<OwnedTensor> linear(const Weight& weight, const Tensor& src1, const Tensor& bias, Format to, const Options& options) {
+  const std::int64_t shape[2] = {weight.packed.shape[1], src1.shape[1]};
+  return into_new(weight, to, shape, options, [&](const Tensor& dst) { return linear(weight, src1, bias, dst, options); });
+}
+
+std::string_view version() { return NIBBLE_VERSION; }
+
+}  // namespace nibble

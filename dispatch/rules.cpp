@@ -1,0 +1,73 @@
+// The rules themselves.
+// Apart from rules.h so that a change of policy is a change of this table and nothing else.
+#include "dispatch/rules.h"
+
+#include <nibble/tensor.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace nibble {
+namespace {
+
+constexpr nibble_format kFourBit[] = {NIBBLE_NF4, NIBBLE_FP4};
+
+constexpr When kNestedOnSm103{.device = NIBBLE_DEVICE_CUDA,
+                              .arch = When::Arch::exactly,
+                              .arch_major = 10,
+                              .arch_minor = 3,
+                              .formats = kFourBit,
+                              .nested = When::Nested::yes,
+                              .nested_block_size = 256};
+
+constexpr Rule kRules[] = {
+    // op | when | prefer | because
+    {NIBBLE_OP_DEQUANTIZE, kNestedOnSm103, "cuda_sm103.dequantize.nested",
+     "it rebuilds nested scales inside the value pass and is tuned for exactly this chip"},
+};
+
+}  // namespace
+
+std::span<const Rule> rules() { return kRules; }
+
+bool When::holds(const nibble_caps& caps, const nibble_request& request) const {
+  if (device != 0 && caps.device_type != device) return false;
+  if (arch == Arch::exactly && (caps.arch_major != arch_major || caps.arch_minor != arch_minor)) return false;
+  if (arch == Arch::at_least &&
+      (caps.arch_major < arch_major || (caps.arch_major == arch_major && caps.arch_minor < arch_minor))) {
+    return false;
+  }
+  const Weight& w = request.weight;
+  if (!formats.empty() && std::find(formats.begin(), formats.end(), w.packed.format) == formats.end()) return false;
+  const bool is_nested = nibble::nested(w);
+  if (nested != Nested::any && is_nested != (nested == Nested::yes)) return false;
+  if (nested_block_size != 0 && (!is_nested || w.nested_block_size != nested_block_size)) return false;
+  return request.dst.shape[1] >= min_tokens && request.dst.shape[1] <= max_tokens;
+}
+
+std::string When::text() const {
+  std::vector<std::string> parts;
+  if (device != 0) {
+    const std::string name = device_name({device, 0});
+    parts.push_back(name.substr(0, name.find(':')));
+  }
+  if (arch != Arch::any) {
+    parts.push_back(fmt::format("{}.{} {}", arch_major, arch_minor, arch == Arch::exactly ? "exactly" : "or later"));
+  }
+  if (!formats.empty()) {
+    std::vector<std::string> names;
+    for (const nibble_format f : formats) names.push_back(format_name(f));
+    parts.push_back(fmt::format("{}", fmt::join(names, " or ")));
+  }
+  if (nested == Nested::yes) {
+    parts.push_back(nested_block_size != 0 ? fmt::format("nested by {}", nested_block_size) : "nested");
+  }
+  if (nested == Nested::no) parts.emplace_back("not nested");
+  if (min_tokens > 0) parts.push_back(fmt::format("{} tokens or more", min_tokens));
+  if (max_tokens != INT64_MAX) parts.push_back(fmt::format("{} tokens or fewer", max_tokens));
+  return parts.empty() ? "always" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace nibble

@@ -1,0 +1,137 @@
+// The path of a call: remembered choice, data checks, workspace, kernel.
+// Apart from the registry because this part is timed in nanoseconds and must not allocate for a repeated call.
+#include "core/ops/validate.h"
+#include "dispatch/plugin_call.h"
+#include "dispatch/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace nibble {
+namespace {
+
+/// Memory for one call, on the device, freed when it goes: on a GPU in stream order, so the work may still be running.
+class CallWorkspace {
+ public:
+  CallWorkspace(const nibble_memory* memory, std::int32_t device, void* stream) : memory_(memory), device_(device), stream_(stream) {}
+  CallWorkspace(const CallWorkspace&) = delete;
+  CallWorkspace& operator=(const CallWorkspace&) = delete;
+  ~CallWorkspace() {
+    if (data_ == nullptr) return;
+    TextBuffer text;
+    if (memory_ == nullptr) {
+      std::free(data_);
+    } else {
+      guarded(text, [&] { return memory_->release(device_, data_, stream_, text.get()); });
+    }
+  }
+
+  /// What serves best, or less where memory is short, never below the minimum.
+  Status allocate(const nibble_workspace_need& need, const char* kernel) {
+    TextBuffer text;
+    const std::uint64_t least = std::max<std::uint64_t>(need.minimum_bytes, 1);
+    for (std::uint64_t bytes = std::max(need.bytes, least);; bytes = std::max(bytes / 2, least)) {
+      if (allocate_bytes(bytes, need.alignment, text) == NIBBLE_OK) {
+        bytes_ = bytes;
+        return {};
+      }
+      if (bytes == least) {
+        return {NIBBLE_OUT_OF_MEMORY, fmt::format("{} needs {} bytes of workspace at least: {}", kernel, least, text.view("out of memory"))};
+      }
+    }
+  }
+  [[nodiscard]] Workspace get() const { return {data_, bytes_}; }
+
+ private:
+  nibble_status allocate_bytes(std::uint64_t bytes, std::uint64_t alignment, TextBuffer& text) {
+    if (memory_ != nullptr) {
+      return guarded(text, [&] { return memory_->allocate(device_, bytes, stream_, &data_, text.get()); });
+    }
+    const std::uint64_t a = std::max<std::uint64_t>(alignment, 64);
+    data_ = std::aligned_alloc(a, (bytes + a - 1) / a * a);
+    return data_ != nullptr ? NIBBLE_OK : NIBBLE_OUT_OF_MEMORY;
+  }
+
+  const nibble_memory* memory_;
+  std::int32_t device_;
+  void* stream_;
+  void* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+Status check_request_data(const nibble_request& r) {
+  return check_data({{"weight", &r.weight.packed},
+                     {"code", &r.weight.code},
+                     {"absmax", &r.weight.absmax},
+                     {"nested_absmax", &r.weight.nested_absmax},
+                     {"nested_code", &r.weight.nested_code},
+                     {"src1", &r.src1},
+                     {"bias", &r.bias},
+                     {"dst", &r.dst}});
+}
+
+Status check_workspace(const Plan::Choice& c, Workspace w) {
+  const std::uint64_t alignment = std::max<std::uint64_t>(c.need.alignment, 1);
+  if (w.bytes >= c.need.minimum_bytes && reinterpret_cast<std::uintptr_t>(w.data) % alignment == 0) return {};
+  return {NIBBLE_INVALID_ARGUMENT, fmt::format("workspace of {} bytes for {}: expected at least {}, aligned to {}", w.bytes,
+                                               c.kernel->name, c.need.minimum_bytes, alignment)};
+}
+
+Status execute(const Plan::Choice& c, const nibble_request& r, Workspace w, void* stream) {
+  TextBuffer text;
+  const nibble_status status =
+      guarded(text, [&] { return c.kernel->execute(c.kernel, c.caps, &r, w.data, w.bytes, stream, text.get()); });
+  if (status == NIBBLE_OK) return {};
+  return {status, fmt::format("{}: {}", c.kernel->name, text.view("failed without a reason"))};
+}
+
+}  // namespace
+
+Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace workspace, void* stream) {
+  if (element_count(r.dst) == 0) return {};
+  if (Status s = check_request_data(r); !s) return s;
+  if (c.need.bytes == 0) return execute(c, r, {}, stream);
+  if (workspace.data != nullptr) {
+    if (Status s = check_workspace(c, workspace); !s) return s;
+    return execute(c, r, workspace, stream);
+  }
+  if (c.need.minimum_bytes > r.workspace_limit_bytes) {
+    return {NIBBLE_OUT_OF_MEMORY, fmt::format("{} needs {} bytes of workspace at least: expected no more than the limit of {}",
+                                              c.kernel->name, c.need.minimum_bytes, r.workspace_limit_bytes)};
+  }
+  CallWorkspace own(c.memory, r.weight.packed.device_index, stream);
+  if (Status s = own.allocate(c.need, c.kernel->name); !s) return s;
+  return execute(c, r, own.get(), stream);
+}
+
+Status Registry::run(const nibble_request& request, Workspace workspace, void* stream) const {
+  const nibble_request r = state_->complete(request, workspace);
+  const std::uint64_t hash = request_hash(r);
+  if (const Plan::Choice* known = state_->cache.find(r, hash)) return run_choice(*known, r, workspace, stream);
+  auto choice = state_->decide(r, {});
+  if (!choice) return choice.status();
+  const Plan::Choice* kept = state_->cache.add(*choice);
+  return run_choice(kept != nullptr ? *kept : *choice, r, workspace, stream);
+}
+
+Plan::Plan(std::shared_ptr<const void> owner, const Choice* choice) : owner_(std::move(owner)), choice_(choice) {}
+
+const nibble_kernel& Plan::kernel() const { return *choice_->kernel; }
+const nibble_workspace_need& Plan::workspace() const { return choice_->need; }
+
+Status Plan::run(const nibble_request& request, Workspace workspace, void* stream) const {
+  // What the settings filled in is taken from the plan, so that only the caller's own fields are compared.
+  nibble_request r = request;
+  r.math = choice_->key.math;
+  r.threads = choice_->key.threads;
+  r.workspace_limit_bytes = choice_->key.workspace_limit_bytes;
+  if (request.struct_size != sizeof r || !same_but_for_data(r, choice_->key)) {
+    return {NIBBLE_INVALID_ARGUMENT,
+            fmt::format("request differs from the one that {} was planned for: expected other data pointers alone", kernel().name)};
+  }
+  return run_choice(*choice_, r, workspace, stream);
+}
+
+}  // namespace nibble

@@ -1,0 +1,240 @@
+// Registries, plans and the operations' functions on the CPU: choice, reuse, memory, errors.
+// Apart from conformance, which compares values: here it is what surrounds a kernel.
+#include <nibble/nibble.hpp>
+
+#include "dispatch/decision_cache.h"
+#include "tests/unit/fake.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+namespace nibble {
+namespace {
+
+/// Two rows of Q8_0 with scale 0.5 and codes 0..31 and -1..-32.
+std::array<std::uint8_t, 68> q8_rows() {
+  std::array<std::uint8_t, 68> bytes{};
+  for (int row = 0; row < 2; ++row) {
+    std::uint8_t* block = bytes.data() + row * 34;
+    block[1] = 0x38;  // 0.5 as a half
+    for (int i = 0; i < 32; ++i) block[2 + i] = static_cast<std::uint8_t>(row == 0 ? i : -1 - i);
+  }
+  return bytes;
+}
+
+const Registry& registry() { return Registry::default_registry().value(); }
+
+TEST(ApiTest, DequantizeIntoAGivenViewLeavesItsPaddingAlone) {
+  auto bytes = q8_rows();
+  const Weight w = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  std::vector<float> out(2 * 40, -7.0f);
+  Tensor dst = make_tensor(out.data(), NIBBLE_F32, {32, 2});
+  dst.byte_stride[1] = 40 * 4;
+  dst.byte_stride[2] = dst.byte_stride[3] = 80 * 4;
+  ASSERT_EQ(dequantize(w, dst).message(), "");
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_EQ(out[static_cast<std::size_t>(i)], 0.5f * static_cast<float>(i));
+    EXPECT_EQ(out[static_cast<std::size_t>(40 + i)], -0.5f * static_cast<float>(i + 1));
+  }
+  for (int i = 32; i < 40; ++i) EXPECT_EQ(out[static_cast<std::size_t>(i)], -7.0f);
+}
+
+TEST(ApiTest, TheAllocatingFormsGiveShapesAndValues) {
+  auto bytes = q8_rows();
+  const Weight w = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  std::vector<float> x(32, 1.0f), g = {2.0f, 4.0f};
+  auto values = dequantize(w, NIBBLE_F32);
+  ASSERT_EQ(values.status().message(), "");
+  EXPECT_EQ(static_cast<const float*>(values->view().data)[63], -16.0f);
+  auto y = linear(w, make_tensor(x.data(), NIBBLE_F32, {32, 1}), {}, NIBBLE_F32);
+  ASSERT_EQ(y.status().message(), "");
+  EXPECT_EQ(y->view().shape[0], 2);
+  EXPECT_EQ(static_cast<const float*>(y->view().data)[0], 0.5f * 31 * 32 / 2);
+  auto d = out_prod(w, make_tensor(g.data(), NIBBLE_F32, {1, 2}), NIBBLE_F32);
+  ASSERT_EQ(d.status().message(), "");
+  EXPECT_EQ(d->view().shape[0], 32);
+  EXPECT_EQ(static_cast<const float*>(d->view().data)[3], 2.0f * 1.5f + 4.0f * -2.0f);
+}
+
+TEST(ApiTest, PackedTransposedGivesTheSameBufferWithSwappedStrides) {
+  auto bytes = q8_rows();
+  const Weight w = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  auto t = dequantize(w, NIBBLE_F32, {.packed_transposed = true});
+  ASSERT_TRUE(t.ok());
+  EXPECT_EQ(t->view().shape[0], 2);
+  EXPECT_EQ(t->view().shape[1], 32);
+  EXPECT_EQ(t->view().byte_stride[0], 32 * 4);
+  EXPECT_EQ(t->view().byte_stride[1], 4);
+}
+
+TEST(ApiTest, DataFaultsAreStatuses) {
+  auto bytes = q8_rows();
+  alignas(4) std::array<std::uint8_t, 260> out{};
+  const Tensor packed = make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2});
+  EXPECT_EQ(dequantize(make_weight(packed), make_tensor(nullptr, NIBBLE_F32, {32, 2})).message(), "dst has no data: expected a pointer");
+  EXPECT_EQ(dequantize(make_weight(make_tensor(nullptr, NIBBLE_Q8_0, {32, 2})), make_tensor(out.data(), NIBBLE_F32, {32, 2})).message(),
+            "weight has no data: expected a pointer");
+  Tensor odd = make_tensor(out.data(), NIBBLE_F32, {32, 2});
+  odd.byte_offset = 2;
+  EXPECT_EQ(dequantize(make_weight(packed), odd).message(), "dst lies at an address that is not a multiple of 4, the size of f32");
+}
+
+TEST(ApiTest, AForeignDeviceIsNotServedBehindTheCallersBack) {
+  const Device cuda{NIBBLE_DEVICE_CUDA, 0};
+  float out[32];
+  const Weight w = make_weight(make_tensor(out, NIBBLE_Q8_0, {32}, cuda));
+  const Status mixed = dequantize(w, make_tensor(out, NIBBLE_F32, {32}));
+  EXPECT_EQ(mixed.message(), "weight is on cuda:0 and dst on cpu: expected one device");
+  Settings cpu_alone;
+  cpu_alone.backends = {"cpu", "reference"};
+  auto r = Registry::create(cpu_alone);
+  ASSERT_TRUE(r.ok());
+  const Status none = dequantize(w, make_tensor(out, NIBBLE_F32, {32}, cuda), {.registry = &*r});
+  EXPECT_EQ(none.code(), NIBBLE_UNSUPPORTED);
+  EXPECT_NE(none.message().find("dispatch never falls back to another device"), std::string::npos) << none.message();
+}
+
+TEST(ApiTest, EmptyTensorsAreNoWork) {
+  const Weight w = make_weight(make_tensor(nullptr, NIBBLE_Q8_0, {32, 0}));
+  EXPECT_EQ(dequantize(w, make_tensor(nullptr, NIBBLE_F32, {32, 0})).message(), "");
+}
+
+TEST(PlanTest, RunsAgainWithOtherDataAndRefusesAnotherShape) {
+  auto bytes = q8_rows();
+  float first[64], second[64];
+  nibble_request r = make_request(NIBBLE_OP_DEQUANTIZE);
+  r.weight = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  r.dst = make_tensor(first, NIBBLE_F32, {32, 2});
+  auto plan = registry().plan(r);
+  ASSERT_EQ(plan.status().message(), "");
+  ASSERT_EQ(plan->run(r).message(), "");
+  r.dst.data = second;
+  ASSERT_EQ(plan->run(r).message(), "");
+  EXPECT_EQ(0, std::memcmp(first, second, sizeof first));
+  r.weight.packed.shape[1] = r.dst.shape[1] = 1;
+  EXPECT_NE(plan->run(r).message().find("request differs from the one that"), std::string::npos);
+}
+
+TEST(PlanTest, OutlivesItsRegistry) {
+  auto bytes = q8_rows();
+  float out[64];
+  nibble_request r = make_request(NIBBLE_OP_DEQUANTIZE);
+  r.weight = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  r.dst = make_tensor(out, NIBBLE_F32, {32, 2});
+  auto plan = [&] { return Registry::create(Settings{})->plan(r); }();
+  ASSERT_EQ(plan.status().message(), "");
+  EXPECT_EQ(plan->run(r).message(), "");
+}
+
+TEST(PlanTest, ANamedKernelIsTakenOrRefusedWithItsReason) {
+  const nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  EXPECT_STREQ(registry().plan(r, "reference.dequantize.scalar")->kernel().name, "reference.dequantize.scalar");
+  EXPECT_EQ(registry().plan(r, "reference.linear.scalar").status().message(),
+            "no kernel for dequantize of q4_k to f32 on cpu: reference.linear.scalar is forced, but no such kernel runs there");
+}
+
+TEST(PlanTest, WorkspaceRulesAreKept) {
+  auto bytes = q8_rows();
+  std::vector<float> g = {2.0f, 4.0f}, out(32);
+  nibble_request r = make_request(NIBBLE_OP_OUT_PROD);
+  r.weight = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  r.src1 = make_tensor(g.data(), NIBBLE_F32, {1, 2});
+  r.dst = make_tensor(out.data(), NIBBLE_F32, {32, 1});
+  auto plan = registry().plan(r, "reference.out_prod.scalar");
+  ASSERT_EQ(plan.status().message(), "");
+  ASSERT_EQ(plan->workspace().minimum_bytes, 256 * sizeof(double));
+  std::vector<double> scratch(256);
+  EXPECT_EQ(plan->run(r, {scratch.data(), 2048}).message(), "");
+  EXPECT_EQ(plan->run(r, {scratch.data(), 2047}).message(),
+            "workspace of 2047 bytes for reference.out_prod.scalar: expected at least 2048, aligned to 8");
+  r.workspace_limit_bytes = 1024;
+  auto limited = registry().plan(r, "reference.out_prod.scalar");
+  EXPECT_EQ(limited->run(r).code(), NIBBLE_OUT_OF_MEMORY);
+}
+
+TEST(ExplainTest, InventedDevicesGetAnAnswerAndItsReason) {
+  Settings cpu_alone;
+  cpu_alone.backends = {"cpu", "reference"};
+  auto r = Registry::create(cpu_alone);
+  ASSERT_TRUE(r.ok());
+  const nibble_caps sm103 = fake::caps("cuda:10.3"), avx2 = fake::caps("cpu:avx2");
+  auto none = r->explain(fake::dequantize(NIBBLE_NF4, NIBBLE_F16, 256), &sm103);
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->kernel, "");
+  EXPECT_NE(none->reason.find("no loaded back end has a kernel there"), std::string::npos) << none->reason;
+  EXPECT_EQ(none->device, "cuda (10.3, invented)");
+  EXPECT_EQ(r->explain(fake::dequantize(NIBBLE_NF4, NIBBLE_F16, 256), &avx2)->kernel, "cpu.dequantize.simd.avx2");
+}
+
+TEST(CapsTest, SpecsAreUnderstoodOrRefused) {
+  EXPECT_EQ(fake::caps("cuda:12.1").arch_minor, 1u);
+  EXPECT_EQ(fake::caps("hip:gfx90a").lanes, 64u);
+  EXPECT_EQ(fake::caps("hip:gfx1100").lanes, 32u);
+  EXPECT_EQ(fake::caps("cpu:sse4").isa, std::uint64_t{NIBBLE_ISA_PORTABLE | NIBBLE_ISA_SSE4});
+  for (const char* bad : {"", "cuda", "cuda:", "cuda:10", "cuda:x.y", "cuda:10.3x", "hip:90a", "hip:gfx", "cpu:mmx", "tpu:5", "cpu:"}) {
+    EXPECT_FALSE(invent_caps(bad).ok()) << bad;
+  }
+}
+
+TEST(CacheTest, RemembersByShapeAndIgnoresData) {
+  DecisionCache cache;
+  Plan::Choice c;
+  c.key = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  c.hash = request_hash(c.key);
+  EXPECT_EQ(cache.find(c.key, c.hash), nullptr);
+  const Plan::Choice* kept = cache.add(c);
+  ASSERT_NE(kept, nullptr);
+  nibble_request moved = c.key;
+  moved.dst.data = &moved;
+  moved.weight.packed.byte_offset = 64;
+  EXPECT_EQ(cache.find(moved, request_hash(moved)), kept);
+  EXPECT_EQ(cache.add(c), kept);
+  nibble_request other = c.key;
+  other.dst.byte_stride[3] += 4;  // not part of the hash
+  EXPECT_EQ(cache.find(other, request_hash(other)), nullptr);
+}
+
+TEST(CacheTest, AFullTableStopsRememberingAndKeepsWhatItHas) {
+  DecisionCache cache;
+  Plan::Choice c;
+  c.hash = 5;  // all in one neighbourhood
+  int kept = 0;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    c.key = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+    c.key.threads = i;
+    if (cache.add(c) != nullptr) ++kept;
+  }
+  EXPECT_EQ(kept, 8);
+  c.key.threads = 3;
+  EXPECT_NE(cache.find(c.key, 5), nullptr);
+}
+
+TEST(ConcurrencyTest, ThreadsDispatchWhileRegistriesComeAndGo) {
+  auto bytes = q8_rows();
+  const Weight w = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        float out[64];
+        const Tensor dst = make_tensor(out, NIBBLE_F32, {32, 2});
+        if (t == 0) {
+          auto own = Registry::create(Settings{});
+          if (!own || !dequantize(w, dst, {.registry = &*own})) ++wrong;
+        } else if (!dequantize(w, dst)) {
+          ++wrong;
+        }
+        if (out[1] != 0.5f) ++wrong;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace nibble
