@@ -150,8 +150,8 @@ Status GgufParser::read_key(std::uint64_t index, std::unordered_set<std::string_
   std::string_view key;
   std::uint32_t type = 0;
   if (!reader_.read_string(key)) return truncated(fmt::format("the name of metadata key {}", index));
-  if (!seen.insert(key).second) return bad_file("metadata key {} occurs twice", quoted(key));
-  if (!reader_.read(type)) return truncated(fmt::format("metadata key {}", quoted(key)));
+  if (!seen.insert(key).second) return bad_file("metadata key {} occurs twice", quote(key));
+  if (!reader_.read(type)) return truncated(fmt::format("metadata key {}", quote(key)));
   return key == "general.alignment" ? read_alignment(type) : skip_value(type, key, 0);
 }
 
@@ -169,34 +169,34 @@ Status GgufParser::read_alignment(std::uint32_t type) {
 
 Status GgufParser::skip_value(std::uint32_t type, std::string_view key, int depth) {
   if (type >= kValueKinds.size()) {
-    return bad_file("metadata key {} has value type {}; expected 0 to {}", quoted(key), type, kValueKinds.size() - 1);
+    return bad_file("metadata key {} has value type {}; expected 0 to {}", quote(key), type, kValueKinds.size() - 1);
   }
   if (type == kArray) return skip_array(key, depth);
   std::string_view text;
   const bool there = type == kString ? reader_.read_string(text) : reader_.skip(kValueKinds[type].least_bytes);
-  return there ? Status{} : truncated(fmt::format("the value of metadata key {}", quoted(key)));
+  return there ? Status{} : truncated(fmt::format("the value of metadata key {}", quote(key)));
 }
 
 Status GgufParser::skip_array(std::string_view key, int depth) {
   if (depth == kMostArrayDepth) {
-    return bad_file("metadata key {} nests arrays deeper than {}", quoted(key), kMostArrayDepth);
+    return bad_file("metadata key {} nests arrays deeper than {}", quote(key), kMostArrayDepth);
   }
   std::uint32_t type = 0;
   std::uint64_t count = 0;
   if (!reader_.read(type) || !reader_.read(count)) {
-    return truncated(fmt::format("the array of metadata key {}", quoted(key)));
+    return truncated(fmt::format("the array of metadata key {}", quote(key)));
   }
   if (type >= kValueKinds.size()) {
-    return bad_file("metadata key {} is an array of value type {}; expected 0 to {}", quoted(key), type,
+    return bad_file("metadata key {} is an array of value type {}; expected 0 to {}", quote(key), type,
                     kValueKinds.size() - 1);
   }
   const ValueKind& kind = kValueKinds[type];
   if (count > reader_.remaining() / kind.least_bytes) {
-    return bad_file("metadata key {}: an array of {} {} values does not fit in the {} bytes left", quoted(key), count,
+    return bad_file("metadata key {}: an array of {} {} values does not fit in the {} bytes left", quote(key), count,
                     kind.name, reader_.remaining());
   }
   if (type != kString && type != kArray) {
-    return reader_.skip(count * kind.least_bytes) ? Status{} : truncated(fmt::format("metadata key {}", quoted(key)));
+    return reader_.skip(count * kind.least_bytes) ? Status{} : truncated(fmt::format("metadata key {}", quote(key)));
   }
   for (std::uint64_t i = 0; i < count; ++i) {
     if (Status status = skip_value(type, key, depth + 1); !status) return status;
@@ -215,15 +215,15 @@ Status GgufParser::read_tensors() {
 Status GgufParser::read_tensor(std::uint64_t index, std::unordered_set<std::string_view>& seen) {
   std::string_view name;
   if (!reader_.read_string(name)) return truncated(fmt::format("the name of tensor {} of {}", index, tensor_count_));
-  if (!is_utf8(name)) return bad_file("the name of tensor {}, {}, is not UTF-8", index, quoted(name));
-  if (!seen.insert(name).second) return bad_file("two tensors are named {}", quoted(name));
+  if (!is_utf8(name)) return bad_file("the name of tensor {}, {}, is not UTF-8", index, quote(name));
+  if (!seen.insert(name).second) return bad_file("two tensors are named {}", quote(name));
   FileTensor tensor;
   tensor.name = name;
   Extent extent{0, 0, static_cast<std::size_t>(index)};
   if (Status status = read_shape(tensor); !status) return status;
   if (Status status = read_type(tensor, extent); !status) return status;
   if (extent.offset % alignment_ != 0) {
-    return bad_file("tensor {} lies at offset {}; expected a multiple of the alignment {}", quoted(name), extent.offset,
+    return bad_file("tensor {} lies at offset {}; expected a multiple of the alignment {}", quote(name), extent.offset,
                     alignment_);
   }
   extents_.push_back(extent);
@@ -233,15 +233,15 @@ Status GgufParser::read_tensor(std::uint64_t index, std::unordered_set<std::stri
 
 Status GgufParser::read_shape(FileTensor& tensor) {
   std::uint32_t rank = 0;
-  if (!reader_.read(rank)) return truncated(fmt::format("tensor {}", quoted(tensor.name)));
+  if (!reader_.read(rank)) return truncated(fmt::format("tensor {}", quote(tensor.name)));
   if (rank > kMostDimensions) {
-    return bad_file("tensor {} has {} dimensions; expected at most {}", quoted(tensor.name), rank, kMostDimensions);
+    return bad_file("tensor {} has {} dimensions; expected at most {}", quote(tensor.name), rank, kMostDimensions);
   }
   for (std::uint32_t i = 0; i < rank; ++i) {
     std::uint64_t dimension = 0;
-    if (!reader_.read(dimension)) return truncated(fmt::format("tensor {}", quoted(tensor.name)));
+    if (!reader_.read(dimension)) return truncated(fmt::format("tensor {}", quote(tensor.name)));
     if (dimension > kMostBytes) {
-      return bad_file("tensor {} has a dimension of {}; expected less than 2^63", quoted(tensor.name), dimension);
+      return bad_file("tensor {} has a dimension of {}; expected less than 2^63", quote(tensor.name), dimension);
     }
     tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(dimension));
   }
@@ -250,7 +250,7 @@ Status GgufParser::read_shape(FileTensor& tensor) {
 
 Status GgufParser::read_type(FileTensor& tensor, Extent& extent) {
   std::uint32_t id = 0;
-  if (!reader_.read(id) || !reader_.read(extent.offset)) return truncated(fmt::format("tensor {}", quoted(tensor.name)));
+  if (!reader_.read(id) || !reader_.read(extent.offset)) return truncated(fmt::format("tensor {}", quote(tensor.name)));
   tensor.type = type_name(id);
   const auto elements = element_product(tensor.shape);
   const FormatInfo* info = find_type(id);
@@ -260,17 +260,17 @@ Status GgufParser::read_type(FileTensor& tensor, Extent& extent) {
   const std::uint64_t block_bytes = info != nullptr ? info->block_bytes : 1;
   if (!elements || !checked_product(*elements, block_bytes)) {
     return bad_file("tensor {} of shape [{}]: the product of its dimensions does not fit 63 bits of bytes",
-                    quoted(tensor.name), fmt::join(tensor.shape, ", "));
+                    quote(tensor.name), fmt::join(tensor.shape, ", "));
   }
   const std::int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
   if (static_cast<std::uint64_t>(row) % block_values != 0) {
-    return bad_file("tensor {} of type {} has rows of {} values; expected a multiple of {}", quoted(tensor.name),
+    return bad_file("tensor {} of type {} has rows of {} values; expected a multiple of {}", quote(tensor.name),
                     tensor.type, row, block_values);
   }
   if (info == nullptr) {
     extent.bytes = *elements == 0 ? 0 : 1;
     tensor.usable = failure(NIBBLE_UNSUPPORTED, "tensor {} has GGUF type {} ({}), which nibble does not read",
-                            quoted(tensor.name), id, tensor.type);
+                            quote(tensor.name), id, tensor.type);
     return {};
   }
   extent.bytes = tensor.bytes = *elements / block_values * block_bytes;
@@ -286,7 +286,7 @@ Status GgufParser::check_extents() {
   for (const Extent& extent : extents_) {
     if (extent.offset > data_bytes || extent.bytes > data_bytes - extent.offset) {
       return bad_file("tensor {} takes {} bytes at offset {}, beyond the {} bytes of data in the file",
-                      quoted(file_.tensors[extent.tensor].name), extent.bytes, extent.offset, data_bytes);
+                      quote(file_.tensors[extent.tensor].name), extent.bytes, extent.offset, data_bytes);
     }
     if (extent.bytes > 0) by_offset.push_back(extent);
   }
@@ -294,8 +294,8 @@ Status GgufParser::check_extents() {
   for (std::size_t i = 1; i < by_offset.size(); ++i) {
     const Extent& before = by_offset[i - 1];
     if (before.bytes > by_offset[i].offset - before.offset) {
-      return bad_file("tensors {} and {} overlap at offset {}", quoted(file_.tensors[before.tensor].name),
-                      quoted(file_.tensors[by_offset[i].tensor].name), by_offset[i].offset);
+      return bad_file("tensors {} and {} overlap at offset {}", quote(file_.tensors[before.tensor].name),
+                      quote(file_.tensors[by_offset[i].tensor].name), by_offset[i].offset);
     }
   }
   bytes_ = bytes_.subspan(std::min<std::size_t>(data_start, bytes_.size()));

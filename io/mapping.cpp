@@ -18,17 +18,17 @@ namespace {
 
 Status check_kind(const std::string& path, int descriptor, struct stat& info) {
   if (::fstat(descriptor, &info) != 0) {
-    return failure(NIBBLE_IO_ERROR, "cannot read {}: {}", quoted(path), os_words(errno));
+    return failure(NIBBLE_IO_ERROR, "cannot read {}: {}", quote(path), os_words(errno));
   }
   if (S_ISDIR(info.st_mode)) {
-    return failure(NIBBLE_IO_ERROR, "{} is a directory; expected a GGUF or safetensors file", quoted(path));
+    return failure(NIBBLE_IO_ERROR, "{} is a directory; expected a GGUF or safetensors file", quote(path));
   }
   if (!S_ISREG(info.st_mode)) {
-    return failure(NIBBLE_IO_ERROR, "{} is not a regular file; expected a GGUF or safetensors file", quoted(path));
+    return failure(NIBBLE_IO_ERROR, "{} is not a regular file; expected a GGUF or safetensors file", quote(path));
   }
-  if (info.st_size == 0) return bad_file("{} is empty; expected a GGUF or safetensors file", quoted(path));
+  if (info.st_size == 0) return bad_file("{} is empty; expected a GGUF or safetensors file", quote(path));
   if (static_cast<std::uint64_t>(info.st_size) > std::numeric_limits<std::size_t>::max()) {
-    return failure(NIBBLE_IO_ERROR, "{} has {} bytes, more than this machine can map", quoted(path), info.st_size);
+    return failure(NIBBLE_IO_ERROR, "{} has {} bytes, more than this machine can map", quote(path), info.st_size);
   }
   return {};
 }
@@ -41,7 +41,7 @@ Result<Mapping> Mapping::open(const std::string& path) {
   if (descriptor < 0) {
     const int error = errno;
     const bool missing = error == ENOENT || error == ENOTDIR;
-    return failure(missing ? NIBBLE_NOT_FOUND : NIBBLE_IO_ERROR, "cannot open {}: {}", quoted(path), os_words(error));
+    return failure(missing ? NIBBLE_NOT_FOUND : NIBBLE_IO_ERROR, "cannot open {}: {}", quote(path), os_words(error));
   }
   struct stat info {};
   Status kind = check_kind(path, descriptor, info);
@@ -53,7 +53,7 @@ Result<Mapping> Mapping::open(const std::string& path) {
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
   const int error = errno;
   ::close(descriptor);
-  if (data == MAP_FAILED) return failure(NIBBLE_IO_ERROR, "cannot map {}: {}", quoted(path), os_words(error));
+  if (data == MAP_FAILED) return failure(NIBBLE_IO_ERROR, "cannot map {}: {}", quote(path), os_words(error));
   return Mapping(static_cast<const std::uint8_t*>(data), size);
 }
 

@@ -24,7 +24,7 @@ Tensor view_of(std::span<const std::uint8_t> bytes, Format format, std::span<con
 
 Status not_a_weight(std::string_view name, std::string_view type) {
   return failure(NIBBLE_UNSUPPORTED, "tensor {} has type {}, which is not a weight format and cannot be dequantized",
-                 quoted(name), type);
+                 quote(name), type);
 }
 
 }  // namespace nibble::io

@@ -48,7 +48,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::string quoted(std::string_view name) {
+std::string quote(std::string_view name) {
   const bool cut = name.size() > kMostQuotedBytes;
   if (cut) {
     std::size_t end = kMostQuotedBytes;

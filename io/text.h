@@ -18,7 +18,7 @@ bool is_utf8(std::string_view text);
 
 /// `name` in single quotes, always one line: control bytes (and every byte beyond ASCII where the text is not UTF-8)
 /// become \xNN, a long name is cut.
-std::string quoted(std::string_view name);
+std::string quote(std::string_view name);
 
 /// What the operating system says of `error`, an errno value.
 std::string os_words(int error);

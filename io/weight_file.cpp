@@ -1,0 +1,91 @@
+// WeightFile: a mapping, the parser that fits it, and lookups by name.
+// Apart from the parsers because they work on bytes, wherever those lie.
+#include <nibble/io.hpp>
+
+#include "io/gguf.h"
+#include "io/mapping.h"
+#include "io/parsed_file.h"
+#include "io/safetensors.h"
+#include "io/text.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace nibble {
+
+struct WeightFile::State {
+  io::Mapping mapping;
+  io::ParsedFile parsed;
+};
+
+namespace {
+
+/// Insertions, deletions and substitutions that lead from a to b.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t above = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, above + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+/// At most three names that contain `name` or lie near it, nearest first.
+std::vector<std::string> near_names(std::span<const FileTensor> tensors, std::string_view name) {
+  constexpr std::size_t kMost = 3, kLongest = 256;
+  std::vector<std::pair<std::size_t, std::string_view>> near;
+  if (name.size() > kLongest) return {};
+  for (const FileTensor& t : tensors) {
+    if (t.name.size() > kLongest) continue;
+    const bool contains = !name.empty() && t.name.find(name) != std::string::npos;
+    const std::size_t distance = contains ? 0 : edit_distance(t.name, name);
+    if (contains || distance <= std::max<std::size_t>(2, name.size() / 3)) near.emplace_back(distance, t.name);
+  }
+  std::sort(near.begin(), near.end());
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(kMost, near.size()); ++i) names.push_back(io::quote(near[i].second));
+  return names;
+}
+
+Status with_path(const Status& status, const std::string& path) {
+  return {status.code(), fmt::format("{}: {}", path, status.message())};
+}
+
+}  // namespace
+
+Result<WeightFile> WeightFile::open(const std::string& path) {
+  auto mapping = io::Mapping::open(path);
+  if (!mapping) return mapping.status();
+  const auto bytes = mapping->bytes();
+  if (!io::is_gguf(bytes) && !io::is_safetensors(bytes)) {
+    return io::bad_file("{}: neither GGUF nor safetensors: expected 'GGUF', or a length and a JSON object, at its start", path);
+  }
+  auto parsed = io::is_gguf(bytes) ? io::parse_gguf(bytes) : io::parse_safetensors(bytes);
+  if (!parsed) return with_path(parsed.status(), path);
+  return WeightFile(std::make_unique<State>(State{std::move(*mapping), std::move(*parsed)}));
+}
+
+WeightFile::WeightFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+WeightFile::WeightFile(WeightFile&&) noexcept = default;
+WeightFile& WeightFile::operator=(WeightFile&&) noexcept = default;
+WeightFile::~WeightFile() = default;
+
+std::span<const FileTensor> WeightFile::tensors() const { return state_->parsed.tensors; }
+std::string_view WeightFile::kind() const { return state_->parsed.kind; }
+
+Result<const FileTensor*> WeightFile::find(std::string_view name) const {
+  const auto all = tensors();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const FileTensor& t) { return t.name == name; });
+  if (found != all.end()) return &*found;
+  const std::vector<std::string> near = near_names(all, name);
+  if (near.empty()) return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected one of the {} in the file", io::quote(name), all.size());
+  return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected a name such as {}", io::quote(name), fmt::join(near, ", "));
+}
+
+}  // namespace nibble
