@@ -59,12 +59,10 @@ NIBBLE_HD constexpr std::uint32_t load_u32(const std::uint8_t* p) { return load_
 /// IEEE half to binary32, exact. A NaN stays a NaN.
 NIBBLE_HD constexpr float float_from_half(std::uint32_t h) {
   const std::uint32_t sign = (h & 0x8000u) << 16;
-  const std::uint32_t exponent = (h >> 10) & 31u;
-  const std::uint32_t mantissa = h & 0x3ffu;
-  if (exponent == 31) return float_from_bits(sign | 0x7f800000u | mantissa << 13);
-  if (exponent != 0) return float_from_bits(sign | (exponent + 112u) << 23 | mantissa << 13);
-  // A subnormal is an integer times 2^-24; the product is exact, and 0 keeps its sign.
-  return float_from_bits(float_bits(static_cast<float>(mantissa) * 0x1p-24f) | sign);
+  const std::uint32_t magnitude = (h & 0x7fffu) << 13;
+  if (magnitude >= 0x0f800000u) return float_from_bits(sign | 0x7f800000u | magnitude);
+  // The bits of a half, moved into place, are its value times 2^-112, subnormals included; the product is exact.
+  return float_from_bits(sign | float_bits(float_from_bits(magnitude) * 0x1p112f));
 }
 
 /// binary32 to half, to nearest even; overflow gives infinity, a NaN a quiet NaN.

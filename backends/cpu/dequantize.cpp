@@ -1,0 +1,95 @@
+// cpu.dequantize.simd.<isa>: the decode tables over whole tensors, split over threads.
+// Apart from the engines because strides, result types and threads are nothing to them.
+#include "backends/cpu/decode.h"
+#include "backends/cpu/rows.h"
+#include "backends/cpu/threads.h"
+
+#include <nibble/tensor.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace nibble::cpu {
+namespace {
+
+constexpr std::int64_t kGrain = 64 * 1024;  // values: below this a second thread costs more than it brings
+constexpr std::int64_t kTile = 1024;        // values decoded at a time on the way to 16 bits; 4 KiB stay in L1
+
+/// The same values as fewer, longer rows, where nothing lies between the rows.
+nibble_request flattened(const nibble_request& r) {
+  nibble_request f = r;
+  const FormatInfo& info = *find_format(r.weight.packed.format);
+  const bool flat = info.kind == FormatInfo::Kind::flat;
+  std::int64_t row = r.dst.shape[0];
+  for (int d = 1; d < 4; ++d) {
+    const bool dst_joins = r.dst.shape[d] == 1 || r.dst.byte_stride[d] == row * r.dst.byte_stride[0];
+    const bool src_joins = flat || r.dst.shape[d] == 1 || r.weight.packed.byte_stride[d] == row / info.block_values * info.block_bytes;
+    if (!dst_joins || !src_joins) return r;
+    row *= r.dst.shape[d];
+  }
+  for (nibble_tensor* t : {&f.dst, &f.weight.packed}) {
+    t->shape[0] = row;
+    t->shape[1] = t->shape[2] = t->shape[3] = 1;
+  }
+  return f;
+}
+
+/// Decodes values [first, first + count) of a row to dst's type.
+void decode_piece(const DecodeTable& table, const nibble_request& r, std::int64_t row, std::int64_t first, std::int64_t count) {
+  const nibble_tensor& dst = r.dst;
+  const std::int64_t i1 = row % dst.shape[1], i2 = row / dst.shape[1] % dst.shape[2], i3 = row / dst.shape[1] / dst.shape[2];
+  std::uint8_t* out = bytes_of(dst) + i1 * dst.byte_stride[1] + i2 * dst.byte_stride[2] + i3 * dst.byte_stride[3];
+  if (dst.format == NIBBLE_F32) {
+    table.decode_row(r.weight, i1, i2, i3, first, count, reinterpret_cast<float*>(out) + first);
+    return;
+  }
+  const auto round = dst.format == NIBBLE_F16 ? table.to_f16 : table.to_bf16;
+  std::array<float, kTile> tile;
+  for (std::int64_t done = 0; done < count; done += kTile) {
+    const std::int64_t n = std::min(kTile, count - done);
+    table.decode_row(r.weight, i1, i2, i3, first + done, n, tile.data());
+    round(tile.data(), n, out + 2 * (first + done));
+  }
+}
+
+nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* request, void*, std::uint64_t, void*,
+                      nibble_text* why) {
+  return contained(why, [&] {
+    const nibble_request r = flattened(*request);
+    const DecodeTable& table = decode_table(target_of(k));
+    const std::int64_t length = r.dst.shape[0], rows = r.dst.shape[1] * r.dst.shape[2] * r.dst.shape[3];
+    // A piece is a part of a row, in whole tiles, which are whole blocks of every format; or several short rows.
+    const std::int64_t pieces = (length + kGrain - 1) / kGrain;
+    const std::int64_t rows_a_task = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(length, 1));
+    for_pieces(rows * pieces, rows_a_task, threads_for(r.threads), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t first = i % pieces * kGrain;
+        decode_piece(table, r, i / pieces, first, std::min(kGrain, length - first));
+      }
+    });
+  });
+}
+
+constexpr nibble_kernel row(const char* name, const TargetInfo& target) {
+  nibble_kernel k = make_row(NIBBLE_OP_DEQUANTIZE, name, target);
+  k.execute = execute;
+  return k;
+}
+
+constexpr nibble_kernel kRows[] = {
+#define NIBBLE_CPU_ROW(name, hwy_target, hwy_namespace, isa, rank) \
+  row("cpu.dequantize.simd." #name, kTargets[static_cast<int>(Target::name)]),
+    NIBBLE_CPU_TARGETS(NIBBLE_CPU_ROW)
+#undef NIBBLE_CPU_ROW
+};
+constexpr auto kPointers = [] {
+  std::array<const nibble_kernel*, std::size(kRows)> rows{};
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = &kRows[i];
+  return rows;
+}();
+
+}  // namespace
+
+std::span<const nibble_kernel* const> dequantize_rows() { return kPointers; }
+
+}  // namespace nibble::cpu

@@ -1,0 +1,66 @@
+// Quota, affinity, and the loop.
+// Apart from threads.h so that oneTBB's headers are compiled once.
+#include "backends/cpu/threads.h"
+
+#include <sched.h>
+
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+namespace nibble::cpu {
+namespace {
+
+std::uint32_t affinity_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::uint32_t>(std::max(CPU_COUNT(&set), 1));
+  return std::max(std::thread::hardware_concurrency(), 1u);
+}
+
+}  // namespace
+
+std::uint32_t quota_threads(const std::string& root) {
+  double quota = -1, period = 0;
+  std::string first;
+  if (std::ifstream v2(root + "/cpu.max"); v2 >> first >> period) {
+    if (first == "max") return 0;
+    quota = std::strtod(first.c_str(), nullptr);
+  } else {
+    std::ifstream(root + "/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream(root + "/cpu/cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return 0;
+  return std::max(static_cast<std::uint32_t>((quota + period - 1) / period), 1u);
+}
+
+std::uint32_t available_threads() {
+  static const std::uint32_t available = [] {
+    const std::uint32_t quota = quota_threads("/sys/fs/cgroup");
+    return quota == 0 ? affinity_threads() : std::min(affinity_threads(), quota);
+  }();
+  return available;
+}
+
+std::uint32_t threads_for(std::uint32_t requested) { return requested == 0 ? available_threads() : requested; }
+
+void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
+                const std::function<void(std::int64_t, std::int64_t)>& body) {
+  if (count <= 0) return;
+  if (threads <= 1 || count <= grain) {
+    body(0, count);
+    return;
+  }
+  namespace tbb = oneapi::tbb;
+  tbb::task_arena arena(static_cast<int>(threads));
+  arena.execute([&] {
+    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, count, static_cast<std::size_t>(grain)),
+                      [&](const tbb::blocked_range<std::int64_t>& r) { body(r.begin(), r.end()); }, tbb::simple_partitioner());
+  });
+}
+
+}  // namespace nibble::cpu

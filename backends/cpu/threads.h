@@ -1,0 +1,29 @@
+// Threads: how many the process may use, and a loop over pieces of work. The only place that knows oneTBB.
+// Apart from the kernels so that a quota, an affinity and a caller's limit are honoured in one place.
+#ifndef NIBBLE_BACKENDS_CPU_THREADS_H
+#define NIBBLE_BACKENDS_CPU_THREADS_H
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace nibble::cpu {
+
+/// Threads that the process may keep busy: its affinity, bounded by its container's CPU quota, at least 1.
+std::uint32_t available_threads();
+
+/// CPUs that a cgroup's quota allows, rounded up; 0 where there is no quota. `root` is where the cgroup files lie
+/// (version 2: cpu.max; version 1: cpu/cpu.cfs_quota_us), so that a test can make its own.
+std::uint32_t quota_threads(const std::string& root);
+
+/// A caller's limit (0: none) against what is available.
+std::uint32_t threads_for(std::uint32_t requested);
+
+/// Calls body(first, last) for pieces of [0, count), concurrently on at most `threads` threads; returns when all are
+/// done. With one thread, or where all fits one piece of `grain`, the caller's own thread does it and no pool is touched.
+void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
+                const std::function<void(std::int64_t, std::int64_t)>& body);
+
+}  // namespace nibble::cpu
+
+#endif
