@@ -1,228 +1,315 @@
-// The assembly of a state, with every claim of its JSON held against the tensors beside it.
-// Apart from bitsandbytes.h so that the steps stay private.
+// bitsandbytes 4-bit weights: which tensors belong together, and the checks of each part against the others.
+// Apart from its header so that the steps stay private.
 #include "io/bitsandbytes.h"
 
-#include "core/formats/formats.h"
+#include "core/formats/fp4.h"
+#include "core/formats/nf4.h"
+#include "io/dtype.h"
+#include "io/quant_state.h"
 #include "io/sizes.h"
 #include "io/text.h"
 
-#include <nlohmann/json.hpp>
-
-#include <bit>
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 
 namespace nibble::io {
 namespace {
 
-using nlohmann::json;
+constexpr std::string_view kStateMark = ".quant_state.bitsandbytes__";
+constexpr std::uint64_t kCodes4 = 16;
+constexpr std::uint64_t kCodes8 = 256;
 
-constexpr std::string_view kStatePrefix = ".quant_state.bitsandbytes__";
-constexpr std::string_view kParts[] = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"};
-constexpr std::int64_t kLeastBlock = 32, kMostBlock = 4096;
+enum Part : std::size_t { kAbsmax, kQuantMap, kNestedAbsmax, kNestedQuantMap, kPartCount };
+constexpr std::array<std::string_view, kPartCount> kPartSuffixes = {".absmax", ".quant_map", ".nested_absmax",
+                                                                    ".nested_quant_map"};
+constexpr std::array<Part, 2> kNestedParts = {kNestedAbsmax, kNestedQuantMap};
 
-using Index = std::map<std::string_view, std::size_t>;
+struct QuantFormat {
+  std::string_view name;
+  Format format;
+  const float (&codes)[kCodes4];
+};
+constexpr QuantFormat kQuantFormats[] = {{format::NF4::kName, NIBBLE_NF4, format::NF4::kCodes},
+                                         {format::FP4::kName, NIBBLE_FP4, format::FP4::kCodes}};
 
-/// Where a step stops: the line that goes into `usable`.
-struct Fault {
-  std::string text;
+const QuantFormat* find_quant_format(std::string_view name) {
+  for (const QuantFormat& format : kQuantFormats) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
+}
+
+/// The stored tensors of one weight, by role; null where the file has none.
+struct Family {
+  std::string_view name;  // of the weight
+  const StoredTensor* packed = nullptr;
+  std::vector<const StoredTensor*> states;
+  std::array<const StoredTensor*, kPartCount> parts{};
 };
 
-class StateReader {
- public:
-  StateReader(const std::vector<StoredTensor>& stored, const Index& index, ParsedFile& file, std::string name, std::size_t state)
-      : stored_(stored), index_(index), file_(file), name_(std::move(name)), state_(stored[state]) {}
+float load_float(std::span<const std::uint8_t> bytes, std::size_t index) {
+  float value = 0;
+  std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
+  return value;
+}
 
-  FileTensor read(std::string_view quant_type) {
-    FileTensor t;
-    t.name = name_;
-    t.type = quant_type;
-    if (read_json(t, quant_type) || read_packed(t) || read_statistics(t)) {
-      t.usable = bad_file("bitsandbytes state of {}: {}", quote(name_), fault_->text);
-      t.weight = {};
+Status check_count(std::string_view what, std::uint64_t count, std::uint64_t expected, std::string_view why) {
+  if (count == expected) return {};
+  return bad_file("{} holds {} values; expected {}{}", what, count, expected, why);
+}
+
+/// Makes one weight of a family. Messages name the part; the caller puts the weight's name before them.
+class Assembler {
+ public:
+  Assembler(const Family& family, ParsedFile& file) : family_(family), file_(file) {}
+
+  Status assemble(FileTensor& out) {
+    for (const auto step : {&Assembler::read_state, &Assembler::check_packed, &Assembler::check_statistics,
+                            &Assembler::check_nested, &Assembler::check_codes}) {
+      if (Status status = (this->*step)(out); !status) return status;
     }
-    return t;
+    out.weight = make();
+    return {};
   }
 
  private:
-  template <class... Args>
-  std::optional<Fault> fault(fmt::format_string<Args...> format, Args&&... args) {
-    if (!fault_) fault_ = Fault{fmt::format(format, std::forward<Args>(args)...)};
-    return fault_;
-  }
-  const StoredTensor* find(std::string_view suffix) const {
-    const auto found = index_.find(name_ + std::string(suffix));
-    return found == index_.end() ? nullptr : &stored_[found->second];
-  }
+  Status read_state(FileTensor& out);
+  Status check_packed(FileTensor& out);
+  Status check_statistics(FileTensor& out);
+  Status check_nested(FileTensor& out);
+  Status check_codes(FileTensor& out);
+  Status require_part(Part part, std::string_view dtype) const;
+  Weight make();
+  Tensor floats(Part part);
 
-  std::optional<Fault> read_json(FileTensor& t, std::string_view quant_type);
-  std::optional<Fault> read_nested_json(const json& j);
-  std::optional<Fault> read_packed(FileTensor& t);
-  std::optional<Fault> read_statistics(FileTensor& t);
-  std::optional<Fault> check_codes(Format format);
-  /// A statistics tensor of `dtype` and `count` values as a view; f32 ones that lie unaligned are copied.
-  Tensor statistics(std::string_view suffix, std::string_view dtype, std::uint64_t count);
+  [[nodiscard]] std::uint64_t blocks() const {
+    return ceil_div(state_.elements, static_cast<std::uint64_t>(state_.block_size));
+  }
+  [[nodiscard]] std::uint64_t groups() const {
+    return ceil_div(blocks(), static_cast<std::uint64_t>(state_.nested->block_size));
+  }
+  [[nodiscard]] std::uint64_t count(Part part) const { return *element_product(family_.parts[part]->shape); }
 
-  const std::vector<StoredTensor>& stored_;
-  const Index& index_;
+  const Family& family_;
   ParsedFile& file_;
-  std::string name_;
-  const StoredTensor& state_;
-  std::optional<Fault> fault_;
-  Format format_ = NIBBLE_NF4;
-  std::int64_t block_size_ = 0, nested_block_size_ = 0;
-  float nested_offset_ = 0;
-  bool nested_ = false;
-  std::uint64_t elements_ = 0;
+  const QuantFormat* format_ = nullptr;
+  QuantState state_;
 };
 
-/// A whole number of the JSON, or nothing.
-std::optional<std::int64_t> whole(const json& j, const char* key) {
-  const auto found = j.find(key);
-  if (found == j.end() || !found->is_number_integer()) return std::nullopt;
-  if (found->is_number_unsigned() && found->get<std::uint64_t>() > kMostBytes) return std::nullopt;
-  return found->get<std::int64_t>();
+/// Nested or plain is what the type of absmax says; all else must agree with it.
+Status Assembler::read_state(FileTensor& out) {
+  if (family_.states.size() > 1) {
+    return bad_file("there are {} states, {} and {}; expected one", family_.states.size(),
+                    quoted(family_.states[0]->name), quoted(family_.states[1]->name));
+  }
+  const StoredTensor& text = *family_.states[0];
+  if (text.dtype != "U8") return bad_file("the state has type {}; expected U8", quoted(text.dtype));
+  const StoredTensor* absmax = family_.parts[kAbsmax];
+  if (absmax == nullptr) return bad_file("absmax is missing");
+  if (absmax->dtype != "F32" && absmax->dtype != "U8") {
+    return bad_file("absmax has type {}; expected F32 (plain) or U8 (nested)", quoted(absmax->dtype));
+  }
+  auto state = parse_quant_state({reinterpret_cast<const char*>(text.data.data()), text.data.size()},
+                                 absmax->dtype == "U8");
+  if (!state) return state.status();
+  state_ = std::move(*state);
+  if (!text.name.ends_with(state_.quant_type)) {
+    return bad_file("the state's quant_type is {}, but its tensor is named {}", state_.quant_type, quoted(text.name));
+  }
+  format_ = find_quant_format(state_.quant_type);
+  out.shape = state_.shape;
+  out.own_type = state_.own_type;
+  return {};
 }
 
-std::string text_of(const json& j, const char* key) {
-  const auto found = j.find(key);
-  if (found == j.end()) return "missing";
-  return found->dump(-1, ' ', true, json::error_handler_t::replace).substr(0, 80);
+Status Assembler::check_packed(FileTensor& out) {
+  if (family_.packed == nullptr) return bad_file("the packed tensor is missing");
+  const std::uint64_t expected = ceil_div(state_.elements, 2);
+  const std::uint64_t bytes = family_.packed->data.size();
+  if (bytes != expected) {
+    return bad_file("the packed tensor has {} bytes; expected {} for {} values of shape [{}]", bytes, expected,
+                    state_.elements, fmt::join(state_.shape, ", "));
+  }
+  // One packed element is [1, 1] either way: that is how the library writes a weight of one or two values.
+  const auto& shape = family_.packed->shape;
+  out.packed_transposed = shape.size() == 2 && shape[0] == 1 && shape[1] > 1;
+  return {};
 }
 
-std::optional<Fault> StateReader::read_json(FileTensor& t, std::string_view quant_type) {
-  const json j = json::parse(state_.data.begin(), state_.data.end(), nullptr, false);
-  if (!j.is_object()) return fault("its quant_state is not a JSON object");
-  if (j.value("quant_type", json()) != quant_type || (quant_type != "nf4" && quant_type != "fp4")) {
-    return fault("quant_type is {}; expected \"nf4\" or \"fp4\", as the key's name", text_of(j, "quant_type"));
-  }
-  format_ = quant_type == "nf4" ? NIBBLE_NF4 : NIBBLE_FP4;
-  const auto block_size = whole(j, "blocksize");
-  if (!block_size || *block_size < kLeastBlock || *block_size > kMostBlock || !std::has_single_bit(static_cast<std::uint64_t>(*block_size))) {
-    return fault("blocksize is {}; expected a power of two from {} to {}", text_of(j, "blocksize"), kLeastBlock, kMostBlock);
-  }
-  block_size_ = *block_size;
-  static constexpr std::pair<const char*, Format> kTypes[] = {{"float32", NIBBLE_F32}, {"float16", NIBBLE_F16}, {"bfloat16", NIBBLE_BF16}};
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& p) { return j.value("dtype", json()) == p.first; });
-  if (type == std::end(kTypes)) return fault("dtype is {}; expected \"float32\", \"float16\" or \"bfloat16\"", text_of(j, "dtype"));
-  t.own_type = type->second;
-  const auto shape = j.find("shape");
-  if (shape == j.end() || !shape->is_array() || shape->empty() || shape->size() > 64) return fault("shape is {}; expected a list of dimensions", text_of(j, "shape"));
-  for (const json& d : *shape) {
-    if (!d.is_number_unsigned() || d.get<std::uint64_t>() > kMostBytes) return fault("shape is {}; expected whole numbers from 0", text_of(j, "shape"));
-    t.shape.push_back(d.get<std::int64_t>());
-  }
-  const auto elements = element_product(t.shape);
-  if (!elements) return fault("shape is {}; expected dimensions whose product fits 63 bits", text_of(j, "shape"));
-  elements_ = *elements;
-  nested_ = j.contains("nested_blocksize") || j.contains("nested_offset") || j.contains("nested_dtype") || find(".nested_absmax") != nullptr ||
-            find(".nested_quant_map") != nullptr;
-  return nested_ ? read_nested_json(j) : std::nullopt;
+Status Assembler::require_part(Part part, std::string_view dtype) const {
+  const std::string_view name = kPartSuffixes[part].substr(1);
+  if (family_.parts[part] == nullptr) return bad_file("{} is missing", name);
+  if (family_.parts[part]->dtype == dtype) return {};
+  return bad_file("{} has type {}; expected {}", name, quoted(family_.parts[part]->dtype), dtype);
 }
 
-std::optional<Fault> StateReader::read_nested_json(const json& j) {
-  const auto size = whole(j, "nested_blocksize");
-  if (!size || *size < 1 || !std::has_single_bit(static_cast<std::uint64_t>(*size))) {
-    return fault("nested_blocksize is {}; expected a power of two, since nested keys are present", text_of(j, "nested_blocksize"));
-  }
-  nested_block_size_ = *size;
-  if (j.value("nested_dtype", json()) != "float32") return fault("nested_dtype is {}; expected \"float32\"", text_of(j, "nested_dtype"));
-  const auto offset = j.find("nested_offset");
-  if (offset == j.end() || !offset->is_number()) return fault("nested_offset is {}; expected a number", text_of(j, "nested_offset"));
-  nested_offset_ = offset->get<float>();
-  return std::nullopt;
+Status Assembler::check_statistics(FileTensor&) {
+  return check_count("absmax", count(kAbsmax), blocks(),
+                     fmt::format(" for {} values in blocks of {}", state_.elements, state_.block_size));
 }
 
-std::optional<Fault> StateReader::read_packed(FileTensor& t) {
-  const StoredTensor* packed = find("");
-  if (packed == nullptr) return fault("{} itself is missing; expected the packed codes", quote(name_));
-  const std::uint64_t expected = ceil_div(elements_, 2);
-  if (packed->data.size() != expected) {
-    return fault("{} holds {} bytes; expected {}, half a byte a value of shape [{}]", quote(name_), packed->data.size(), expected, fmt::join(t.shape, ", "));
-  }
-  t.bytes = packed->data.size();
-  t.weight = make_weight(view_of(packed->data, format_, t.shape));
-  // The library hands out the transposed view where the packed tensor is a row; so does a caller's use of this flag.
-  t.packed_transposed = packed->shape.size() == 2 && packed->shape[0] == 1;
-  return std::nullopt;
-}
-
-Tensor StateReader::statistics(std::string_view suffix, std::string_view dtype, std::uint64_t count) {
-  const StoredTensor* s = find(suffix);
-  if (s == nullptr) return fault("{} is missing; expected {} of {} values", suffix.substr(1), dtype, count), Tensor{};
-  if (s->dtype != dtype) return fault("{} has type {}; expected {}", suffix.substr(1), s->dtype, dtype), Tensor{};
-  const std::uint64_t size = dtype == "F32" ? 4 : 1;
-  if (s->data.size() != count * size) {
-    return fault("{} has {} values; expected {}", suffix.substr(1), s->data.size() / size, count), Tensor{};
-  }
-  const std::int64_t shape[1] = {static_cast<std::int64_t>(count)};
-  if (size == 1 || reinterpret_cast<std::uintptr_t>(s->data.data()) % alignof(float) == 0) {
-    return view_of(s->data, size == 1 ? Format{NIBBLE_U8} : Format{NIBBLE_F32}, shape);
-  }
-  auto& copy = file_.copies.emplace_back(std::make_unique<float[]>(static_cast<std::size_t>(count)));
-  std::memcpy(copy.get(), s->data.data(), s->data.size());
-  return make_tensor(copy.get(), NIBBLE_F32, shape);
-}
-
-std::optional<Fault> StateReader::check_codes(Format format) {
-  const Tensor map = statistics(".quant_map", "F32", 16);
-  if (fault_) return fault_;
-  std::optional<Fault> found;
-  // Kernels decode by format. The library's own maps differ from its kernels' codes in the last place of some, no more.
-  visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == Engine::flat4) {
-      for (int i = 0; i < 16 && !found; ++i) {
-        const float stored = static_cast<const float*>(map.data)[i], expected = decltype(f)::kCodes[i];
-        if (std::abs(stored - expected) <= 1e-6f * std::abs(expected)) continue;
-        found = fault("quant_map has {} for code {}; expected {}, as {} defines it", stored, i, expected, decltype(f)::kName);
+Status Assembler::check_nested(FileTensor&) {
+  if (!state_.nested) {
+    for (const Part part : kNestedParts) {
+      if (family_.parts[part] != nullptr) {
+        return bad_file("{} is there, but absmax is plain (F32)", kPartSuffixes[part].substr(1));
       }
     }
-  });
-  return found;
+    return {};
+  }
+  for (const Part part : kNestedParts) {
+    if (Status status = require_part(part, "F32"); !status) return status;
+  }
+  const std::string why = fmt::format(" for {} blocks in groups of {}", blocks(), state_.nested->block_size);
+  if (Status status = check_count("nested_absmax", count(kNestedAbsmax), groups(), why); !status) return status;
+  return check_count("nested_quant_map", count(kNestedQuantMap), kCodes8, "");
 }
 
-std::optional<Fault> StateReader::read_statistics(FileTensor& t) {
-  if (check_codes(format_)) return fault_;
-  Weight& w = t.weight;
-  const std::uint64_t blocks = ceil_div(elements_, static_cast<std::uint64_t>(block_size_));
-  w.block_size = block_size_;
-  w.absmax = statistics(".absmax", nested_ ? "U8" : "F32", blocks);
-  if (nested_ && !fault_) {
-    const auto group = static_cast<std::uint64_t>(nested_block_size_);
-    w.nested_block_size = nested_block_size_;
-    w.nested_offset = nested_offset_;
-    w.nested_absmax = statistics(".nested_absmax", "F32", ceil_div(blocks, group));
-    if (!fault_) w.nested_code = statistics(".nested_quant_map", "F32", 256);
+/// Kernels decode by the format's own codes, so a file that brings others must not be decoded as if it had not.
+Status Assembler::check_codes(FileTensor&) {
+  constexpr float kTolerance = 1e-6f;
+  if (Status status = require_part(kQuantMap, "F32"); !status) return status;
+  if (Status status = check_count("quant_map", count(kQuantMap), kCodes4, ""); !status) return status;
+  for (std::size_t i = 0; i < kCodes4; ++i) {
+    const float code = load_float(family_.parts[kQuantMap]->data, i);
+    const float expected = format_->codes[i];
+    // Written so that a NaN is refused too.
+    if (!(std::abs(code - expected) <= kTolerance * std::abs(expected))) {
+      return bad_file("code {} of quant_map is {}; expected {} as {} has it", i, code, expected, format_->name);
+    }
   }
-  for (const std::string_view suffix : kParts) {
-    if (const StoredTensor* s = find(suffix)) t.bytes += s->data.size();
+  return {};
+}
+
+/// A part's floats: where they lie if that is aligned, else as a copy that the file owns.
+Tensor Assembler::floats(Part part) {
+  const StoredTensor& stored = *family_.parts[part];
+  const auto elements = static_cast<std::int64_t>(count(part));
+  std::span<const std::uint8_t> bytes = stored.data;
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) != 0) {
+    auto copy = std::make_unique<float[]>(static_cast<std::size_t>(elements));
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::uint8_t*>(copy.get()));
+    bytes = {reinterpret_cast<const std::uint8_t*>(copy.get()), bytes.size()};
+    file_.copies.push_back(std::move(copy));
   }
-  t.bytes += state_.data.size();
-  return fault_;
+  return view_of(bytes, NIBBLE_F32, std::array{elements});
+}
+
+Weight Assembler::make() {
+  Weight weight = make_weight(view_of(family_.packed->data, format_->format, state_.shape));
+  weight.block_size = state_.block_size;
+  if (!state_.nested) {
+    weight.absmax = floats(kAbsmax);
+    return weight;
+  }
+  weight.absmax =
+      view_of(family_.parts[kAbsmax]->data, NIBBLE_U8, std::array{static_cast<std::int64_t>(blocks())});
+  weight.nested_absmax = floats(kNestedAbsmax);
+  weight.nested_code = floats(kNestedQuantMap);
+  weight.nested_block_size = state_.nested->block_size;
+  weight.nested_offset = state_.nested->offset;
+  return weight;
+}
+
+using Index = std::unordered_map<std::string_view, const StoredTensor*>;
+
+const StoredTensor* look_up(const Index& index, const std::string& name) {
+  const auto found = index.find(name);
+  return found == index.end() ? nullptr : found->second;
+}
+
+/// The weight's name where `name` is that of a state; empty otherwise.
+std::string_view weight_of_state(std::string_view name) {
+  const std::size_t mark = name.rfind(kStateMark);
+  return mark == std::string_view::npos ? std::string_view{} : name.substr(0, mark);
+}
+
+FileTensor entry_of_family(const Family& family, ParsedFile& file) {
+  FileTensor tensor;
+  tensor.name = family.name;
+  const std::string_view state_name = family.states[0]->name;
+  tensor.type = state_name.substr(family.name.size() + kStateMark.size());
+  if (family.packed != nullptr) {
+    tensor.shape = family.packed->shape;
+    tensor.bytes = family.packed->data.size();
+  }
+  for (const StoredTensor* state : family.states) tensor.bytes += state->data.size();
+  for (const StoredTensor* part : family.parts) tensor.bytes += part != nullptr ? part->data.size() : 0;
+  if (Status status = Assembler(family, file).assemble(tensor); !status) {
+    tensor.usable = bad_file("bitsandbytes weight {}: {}", quoted(family.name), status.message());
+  }
+  return tensor;
+}
+
+/// Why a tensor of bytes beside statistics, but without a state, is not taken for a weight.
+Status without_state(const StoredTensor& stored, const Index& index) {
+  const StoredTensor* map = look_up(index, stored.name + ".quant_map");
+  if (map == nullptr || look_up(index, stored.name + ".absmax") == nullptr) return {};
+  if (map->shape == std::vector<std::int64_t>{static_cast<std::int64_t>(kCodes8)}) {
+    return failure(NIBBLE_UNSUPPORTED,
+                   "tensor {} has type u8; as an 8-bit blockwise weight it lacks a state that gives its block size",
+                   quoted(stored.name));
+  }
+  return bad_file("bitsandbytes weight {}: its state, {}nf4 or {}fp4, is missing", quoted(stored.name),
+                  quoted(stored.name + std::string(kStateMark)), kStateMark);
+}
+
+FileTensor entry_of_plain(const StoredTensor& stored, const Index& index) {
+  FileTensor tensor;
+  tensor.name = stored.name;
+  tensor.shape = stored.shape;
+  tensor.bytes = stored.data.size();
+  tensor.type = stored.dtype;
+  std::transform(tensor.type.begin(), tensor.type.end(), tensor.type.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const Dtype* dtype = find_dtype(stored.dtype);
+  if (dtype != nullptr && dtype->weight) {
+    tensor.weight = make_weight(view_of(stored.data, *dtype->weight, stored.shape));
+    return tensor;
+  }
+  tensor.usable = without_state(stored, index);
+  if (tensor.usable.ok()) tensor.usable = not_a_weight(stored.name, quoted(tensor.type));
+  return tensor;
 }
 
 }  // namespace
 
-std::vector<bool> take_quantized_states(const std::vector<StoredTensor>& stored, ParsedFile& file) {
-  std::vector<bool> taken(stored.size(), false);
+void assemble_weights(const std::vector<StoredTensor>& stored, ParsedFile& file) {
   Index index;
-  for (std::size_t i = 0; i < stored.size(); ++i) index.emplace(stored[i].name, i);
-  for (std::size_t i = 0; i < stored.size(); ++i) {
-    const std::string& key = stored[i].name;
-    const std::size_t at = key.rfind(kStatePrefix);
-    if (at == std::string::npos || taken[i]) continue;
-    std::string name = key.substr(0, at);
-    taken[i] = true;
-    const auto take = [&](const std::string& part) {
-      if (const auto found = index.find(part); found != index.end()) taken[found->second] = true;
-    };
-    take(name);
-    for (const std::string_view suffix : kParts) take(name + std::string(suffix));
-    file.tensors.push_back(StateReader(stored, index, file, std::move(name), i).read(key.substr(at + kStatePrefix.size())));
+  for (const StoredTensor& tensor : stored) index.emplace(tensor.name, &tensor);
+  std::unordered_map<std::string_view, Family> families;  // by the weight's name
+  std::unordered_map<const StoredTensor*, const Family*> owner;
+  for (const StoredTensor& tensor : stored) {
+    const std::string_view name = weight_of_state(tensor.name);
+    if (!name.empty()) families[name].states.push_back(&tensor);
   }
-  return taken;
+  for (auto& [name, family] : families) {
+    family.name = name;
+    family.packed = look_up(index, std::string(name));
+    for (std::size_t i = 0; i < kPartCount; ++i) {
+      family.parts[i] = look_up(index, std::string(name).append(kPartSuffixes[i]));
+      if (family.parts[i] != nullptr) owner.emplace(family.parts[i], &family);
+    }
+    for (const StoredTensor* state : family.states) owner.emplace(state, &family);
+  }
+  for (const StoredTensor& tensor : stored) {
+    // A weight stands where its packed tensor does, or its state where that is missing.
+    const auto own = families.find(tensor.name);
+    const auto owned = owner.find(&tensor);
+    if (own != families.end()) {
+      file.tensors.push_back(entry_of_family(own->second, file));
+    } else if (owned == owner.end()) {
+      file.tensors.push_back(entry_of_plain(tensor, index));
+    } else if (owned->second->packed == nullptr && owned->second->states[0] == &tensor) {
+      file.tensors.push_back(entry_of_family(*owned->second, file));
+    }
+  }
 }
 
 }  // namespace nibble::io

@@ -1,7 +1,7 @@
-// The container's offsets against its data, and its tensors as weights.
-// Apart from the header's parser because this half knows offsets and no JSON.
+// safetensors: header length, layout of the data, and the step to weights.
+// Apart from its header so that the checks stay private.
 //
-//   length u64 | JSON header of that length | data; an entry's offsets count from the start of the data
+//   header length u64 | JSON header, padded with spaces | data; offsets count from the start of the data
 #include "io/safetensors.h"
 
 #include "io/bitsandbytes.h"
@@ -12,106 +12,108 @@
 #include "io/text.h"
 
 #include <algorithm>
-#include <cctype>
+#include <string_view>
+#include <utility>
 
 namespace nibble::io {
 namespace {
 
+constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // the format's own bound
 
-/// The size that type and shape demand, against the span that the offsets give.
-Status check_span(const HeaderEntry& entry, std::uint64_t data_bytes) {
-  const std::uint64_t begin = entry.offsets[0], end = entry.offsets[1];
-  if (begin > end) return bad_file("tensor {} has offsets {} and {}; expected them in order", quote(entry.name), begin, end);
+Result<std::string_view> header_text(std::span<const std::uint8_t> bytes) {
+  ByteReader reader(bytes);
+  std::uint64_t length = 0;
+  if (!reader.read(length)) return bad_file("{} bytes are too short for safetensors' header length", bytes.size());
+  if (length > reader.remaining()) {
+    return bad_file("the header length is {}, beyond the {} bytes left in the file", length, reader.remaining());
+  }
+  if (length > kMostHeaderBytes) {
+    return bad_file("the header length is {}; expected at most {}", length, kMostHeaderBytes);
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data() + kLengthBytes),
+                              static_cast<std::size_t>(length));
+  if (!text.starts_with('{')) return bad_file("the header of {} bytes does not begin with '{{'", length);
+  return text;
+}
+
+/// Offsets against the data, and the span against the shape.
+Status check_entry(const HeaderEntry& entry, std::uint64_t data_bytes) {
+  const std::uint64_t begin = entry.offsets[0];
+  const std::uint64_t end = entry.offsets[1];
+  if (begin > end) return bad_file("tensor {}: data_offsets [{}, {}] are reversed", quoted(entry.name), begin, end);
   if (end > data_bytes) {
-    return bad_file("tensor {} ends at byte {} of the data; expected at most {}, where the file ends", quote(entry.name), end, data_bytes);
+    return bad_file("tensor {}: data_offsets [{}, {}] reach beyond the {} bytes of data", quoted(entry.name), begin, end,
+                    data_bytes);
   }
-  const auto elements = element_product(entry.shape);
+  // An unknown type has no size to check: the tensor is listed, and refused when it is asked for.
   const Dtype* dtype = find_dtype(entry.dtype);
-  const auto bits = elements ? checked_product(*elements, dtype != nullptr ? dtype->bits : 1) : std::nullopt;
+  const auto elements = element_product(entry.shape);
+  const auto bits = elements ? checked_product(*elements, dtype != nullptr ? dtype->bits : 1) : elements;
   if (!bits) {
-    return bad_file("tensor {} of shape [{}]: the product of its dimensions does not fit 63 bits", quote(entry.name), fmt::join(entry.shape, ", "));
+    return bad_file("tensor {} of shape [{}]: the product of its dimensions does not fit 63 bits", quoted(entry.name),
+                    fmt::join(entry.shape, ", "));
   }
-  if (dtype != nullptr && (*bits % 8 != 0 || *bits / 8 != end - begin)) {
-    return bad_file("tensor {} of shape [{}] and type {} spans {} bytes; expected {}", quote(entry.name),
-                    fmt::join(entry.shape, ", "), entry.dtype, end - begin, ceil_div(*bits, 8));
+  if (dtype != nullptr && (*bits % 8 != 0 || end - begin != *bits / 8)) {
+    return bad_file("tensor {}: data_offsets span {} bytes; expected {} for {} of shape [{}]", quoted(entry.name),
+                    end - begin, ceil_div(*bits, 8), entry.dtype, fmt::join(entry.shape, ", "));
   }
   return {};
 }
 
-/// The format has the data covered without overlap and without holes.
+/// The format demands that tensors cover the data without holes or overlaps.
 Status check_cover(const std::vector<HeaderEntry>& entries, std::uint64_t data_bytes) {
-  std::vector<const HeaderEntry*> sorted;
-  for (const HeaderEntry& e : entries) sorted.push_back(&e);
-  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->offsets < b->offsets; });
-  std::uint64_t end = 0;
-  for (const HeaderEntry* e : sorted) {
-    if (e->offsets[0] != end) {
-      return bad_file("tensor {} begins at byte {} of the data; expected {}, where the one before it ends", quote(e->name), e->offsets[0], end);
+  std::vector<const HeaderEntry*> order;
+  order.reserve(entries.size());
+  for (const HeaderEntry& entry : entries) order.push_back(&entry);
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->offsets < b->offsets; });
+  std::uint64_t covered = 0;
+  std::string_view before;
+  for (const HeaderEntry* entry : order) {
+    const std::uint64_t begin = entry->offsets[0];
+    if (begin < covered) {
+      return bad_file("tensors {} and {} overlap at offset {}", quoted(before), quoted(entry->name), begin);
     }
-    end = e->offsets[1];
+    if (begin > covered) {
+      return bad_file("bytes {} to {} before tensor {} belong to no tensor; expected none", covered, begin,
+                      quoted(entry->name));
+    }
+    covered = entry->offsets[1];
+    before = entry->name;
   }
-  if (end != data_bytes) return bad_file("the tensors end at byte {} of the data; expected {}, where the file ends", end, data_bytes);
-  return {};
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
+  if (covered == data_bytes) return {};
+  return bad_file("{} bytes of data after the last tensor belong to no tensor; expected none", data_bytes - covered);
 }
 
 }  // namespace
 
-bool is_safetensors(std::span<const std::uint8_t> bytes) { return bytes.size() > 8 && bytes[8] == '{'; }
+bool is_safetensors(std::span<const std::uint8_t> bytes) { return bytes.size() > kLengthBytes && bytes[kLengthBytes] == '{'; }
 
 Result<std::vector<StoredTensor>> read_safetensors(std::span<const std::uint8_t> bytes) {
-  ByteReader reader(bytes);
-  std::uint64_t length = 0;
-  if (!reader.read(length)) return bad_file("safetensors file of {} bytes; expected at least 8, the header's length", bytes.size());
-  if (length > reader.remaining() || length > kMostHeaderBytes) {
-    return bad_file("the header claims {} bytes; expected at most {}", length, std::min(reader.remaining(), kMostHeaderBytes));
-  }
-  const auto text = bytes.subspan(8, static_cast<std::size_t>(length));
-  auto entries = parse_safetensors_header({reinterpret_cast<const char*>(text.data()), text.size()});
+  const auto text = header_text(bytes);
+  if (!text) return text.status();
+  auto entries = parse_safetensors_header(*text);
   if (!entries) return entries.status();
-  const auto data = bytes.subspan(8 + static_cast<std::size_t>(length));
-  for (const HeaderEntry& e : *entries) {
-    if (Status s = check_span(e, data.size()); !s) return s;
+  const auto data = bytes.subspan(kLengthBytes + text->size());
+  for (const HeaderEntry& entry : *entries) {
+    if (Status status = check_entry(entry, data.size()); !status) return status;
   }
-  if (Status s = check_cover(*entries, data.size()); !s) return s;
-  std::vector<StoredTensor> tensors;
-  for (HeaderEntry& e : *entries) {
-    tensors.push_back({std::move(e.name), std::move(e.dtype), std::move(e.shape), data.subspan(e.offsets[0], e.offsets[1] - e.offsets[0])});
+  if (Status status = check_cover(*entries, data.size()); !status) return status;
+  std::vector<StoredTensor> stored;
+  stored.reserve(entries->size());
+  for (HeaderEntry& entry : *entries) {
+    const auto span = data.subspan(entry.offsets[0], entry.offsets[1] - entry.offsets[0]);
+    stored.push_back({std::move(entry.name), std::move(entry.dtype), std::move(entry.shape), span});
   }
-  return tensors;
+  return stored;
 }
 
 Result<ParsedFile> parse_safetensors(std::span<const std::uint8_t> bytes) {
-  auto stored = read_safetensors(bytes);
+  const auto stored = read_safetensors(bytes);
   if (!stored) return stored.status();
   ParsedFile file;
   file.kind = "safetensors";
-  std::vector<bool> taken = take_quantized_states(*stored, file);
-  for (std::size_t i = 0; i < stored->size(); ++i) {
-    if (taken[i]) continue;
-    const StoredTensor& s = (*stored)[i];
-    FileTensor t;
-    t.name = s.name;
-    t.type = lower(s.dtype);
-    t.shape = s.shape;
-    t.bytes = s.data.size();
-    const Dtype* dtype = find_dtype(s.dtype);
-    if (dtype == nullptr || !dtype->weight) {
-      t.usable = not_a_weight(s.name, t.type);
-      // Bytes can still be looked at: 8-bit blockwise weights lie in files as plain u8 beside their statistics.
-      if (s.dtype == "U8") t.weight = make_weight(view_of(s.data, NIBBLE_U8, s.shape));
-    } else {
-      t.weight = make_weight(view_of(s.data, *dtype->weight, s.shape));
-      t.own_type = *dtype->weight;
-    }
-    file.tensors.push_back(std::move(t));
-  }
+  assemble_weights(*stored, file);
   return file;
 }
 

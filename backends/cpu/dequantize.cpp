@@ -61,7 +61,7 @@ nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_r
     // A piece is a part of a row, in whole tiles, which are whole blocks of every format; or several short rows.
     const std::int64_t pieces = (length + kGrain - 1) / kGrain;
     const std::int64_t rows_a_task = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(length, 1));
-    for_pieces(rows * pieces, rows_a_task, threads_for(r.threads), [&](std::int64_t begin, std::int64_t end) {
+    for_pieces(rows * pieces, rows_a_task, threads_for(r.threads), [&](std::int64_t begin, std::int64_t end, std::uint32_t) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t first = i % pieces * kGrain;
         decode_piece(table, r, i / pieces, first, std::min(kGrain, length - first));
@@ -82,14 +82,9 @@ constexpr nibble_kernel kRows[] = {
     NIBBLE_CPU_TARGETS(NIBBLE_CPU_ROW)
 #undef NIBBLE_CPU_ROW
 };
-constexpr auto kPointers = [] {
-  std::array<const nibble_kernel*, std::size(kRows)> rows{};
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = &kRows[i];
-  return rows;
-}();
 
 }  // namespace
 
-std::span<const nibble_kernel* const> dequantize_rows() { return kPointers; }
+std::span<const nibble_kernel> dequantize_rows() { return kRows; }
 
 }  // namespace nibble::cpu

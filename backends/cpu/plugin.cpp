@@ -5,10 +5,10 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <string>
-#include <vector>
 
 namespace nibble::cpu {
 namespace {
@@ -44,11 +44,14 @@ nibble_status device_caps(std::int32_t, nibble_caps* out, nibble_text* why) {
   });
 }
 
-/// All rows, gathered at the first query; the pointers are to static data.
-const std::vector<const nibble_kernel*>& all_rows() {
-  static const std::vector<const nibble_kernel*> rows = [] {
-    std::vector<const nibble_kernel*> all;
-    for (const auto list : {dequantize_rows(), product_rows()}) all.insert(all.end(), list.begin(), list.end());
+/// Pointers to all rows, in static memory.
+const auto& all_rows() {
+  static const auto rows = [] {
+    std::array<const nibble_kernel*, 3 * std::size(kTargets)> all{};
+    std::size_t i = 0;
+    for (const auto list : {dequantize_rows(), out_prod_rows(), linear_rows()}) {
+      for (const nibble_kernel& k : list) all[i++] = &k;
+    }
     return all;
   }();
   return rows;

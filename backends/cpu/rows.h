@@ -59,8 +59,10 @@ nibble_status contained(nibble_text* why, Work&& work) {
   }
 }
 
-std::span<const nibble_kernel* const> dequantize_rows();
-std::span<const nibble_kernel* const> product_rows();
+// One row a target each.
+std::span<const nibble_kernel> dequantize_rows();
+std::span<const nibble_kernel> out_prod_rows();
+std::span<const nibble_kernel> linear_rows();
 
 }  // namespace nibble::cpu
 

@@ -49,17 +49,19 @@ std::uint32_t available_threads() {
 std::uint32_t threads_for(std::uint32_t requested) { return requested == 0 ? available_threads() : requested; }
 
 void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
-                const std::function<void(std::int64_t, std::int64_t)>& body) {
+                const std::function<void(std::int64_t, std::int64_t, std::uint32_t)>& body) {
   if (count <= 0) return;
   if (threads <= 1 || count <= grain) {
-    body(0, count);
+    body(0, count, 0);
     return;
   }
   namespace tbb = oneapi::tbb;
   tbb::task_arena arena(static_cast<int>(threads));
   arena.execute([&] {
     tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, count, static_cast<std::size_t>(grain)),
-                      [&](const tbb::blocked_range<std::int64_t>& r) { body(r.begin(), r.end()); }, tbb::simple_partitioner());
+                      [&](const tbb::blocked_range<std::int64_t>& r) {
+                        body(r.begin(), r.end(), static_cast<std::uint32_t>(tbb::this_task_arena::current_thread_index()));
+                      }, tbb::simple_partitioner());
   });
 }
 

@@ -1,0 +1,89 @@
+// cpu.out_prod.panels.<isa>: rows of the weight are rows of a panel; repeats of a weight are more rows of the result.
+// Apart from linear because a panel here is what the decoder gives, as it is.
+#include "backends/cpu/product.h"
+#include "backends/cpu/rows.h"
+#include "backends/cpu/threads.h"
+#include "core/decode.h"
+
+#include <algorithm>
+
+namespace nibble::cpu {
+namespace {
+
+/// Adds what was there where the request accumulates, rounds, and writes one row's part.
+void store_sums(const DecodeTable& table, const nibble_tensor& dst, std::uint8_t* out, std::int64_t count, float* sums, bool accumulate) {
+  const std::int64_t size = dst.byte_stride[0];
+  for (std::int64_t i = 0; accumulate && i < count; ++i) sums[i] += load_element(dst.format, out + i * size);
+  if (dst.format == NIBBLE_F32) {
+    std::copy_n(sums, count, reinterpret_cast<float*>(out));
+  } else {
+    (dst.format == NIBBLE_F16 ? table.to_f16 : table.to_bf16)(sums, count, out);
+  }
+}
+
+/// The product of one slice of the weight with all that is multiplied by it: tokens x repeats.
+Product product_of(const nibble_request& r, const DecodeTable& table, std::int64_t w2, std::int64_t w3) {
+  const nibble_tensor &w = r.weight.packed, &src1 = r.src1, &dst = r.dst;
+  const std::int64_t tokens = src1.shape[0], r2 = src1.shape[2] / w.shape[2], r3 = src1.shape[3] / w.shape[3];
+  // Row m of the result is a token of one of the repeats; the same three steps lead to it in src1 and in dst.
+  const auto offset = [=](std::int64_t m, std::int64_t token, const nibble_tensor& t) {
+    const std::int64_t i2 = w2 * r2 + m / tokens % r2, i3 = w3 * r3 + m / tokens / r2;
+    return m % tokens * token + i2 * t.byte_stride[2] + i3 * t.byte_stride[3];
+  };
+  constexpr std::int64_t kFewRows = 8;
+  Product p;
+  p.rows = tokens * r2 * r3;
+  p.columns = w.shape[0];
+  p.depth = w.shape[1];
+  // With few rows a panel is used only once or twice, so it should not leave the first-level cache in between.
+  p.chunk = p.rows <= kFewRows ? 32 : 256;
+  p.decode_panel = [&r, &table, w2, w3](std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out, std::int64_t ld, float*) {
+    for (std::int64_t i = 0; i < chunk; ++i) table.decode_row(r.weight, k + i, w2, w3, n, count, out + i * ld);
+  };
+  p.activation = [&src1, offset](std::int64_t m) { return bytes_of(src1) + offset(m, src1.byte_stride[0], src1); };
+  p.activation_stride = src1.byte_stride[1];
+  p.activation_type = src1.format;
+  p.finish = [&r, &dst, &table, offset](std::int64_t m, std::int64_t n, std::int64_t count, float* sums) {
+    std::uint8_t* out = bytes_of(dst) + offset(m, dst.byte_stride[1], dst) + n * dst.byte_stride[0];
+    store_sums(table, dst, out, count, sums, (r.flags & NIBBLE_FLAG_ACCUMULATE) != 0);
+  };
+  return p;
+}
+
+nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need, nibble_text* why) {
+  return contained(why, [&] { query_product(product_of(*r, decode_table(target_of(k)), 0, 0), k, r, need); });
+}
+
+nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void* workspace, std::uint64_t bytes,
+                      void*, nibble_text* why) {
+  return contained(why, [&] {
+    const DecodeTable& table = decode_table(target_of(k));
+    const Microkernel& kernel = microkernel(target_of(k));
+    for (std::int64_t w3 = 0; w3 < r->weight.packed.shape[3]; ++w3) {
+      for (std::int64_t w2 = 0; w2 < r->weight.packed.shape[2]; ++w2) {
+        const Product p = product_of(*r, table, w2, w3);
+        run_product(p, kernel, cut_product(p, kernel.tile_rows, threads_for(r->threads), bytes), workspace);
+      }
+    }
+  });
+}
+
+constexpr nibble_kernel row(const char* name, const TargetInfo& target) {
+  nibble_kernel k = make_row(NIBBLE_OP_OUT_PROD, name, target);
+  k.query = query;
+  k.execute = execute;
+  return k;
+}
+
+constexpr nibble_kernel kRows[] = {
+#define NIBBLE_CPU_ROW(name, hwy_target, hwy_namespace, isa, rank) \
+  row("cpu.out_prod.panels." #name, kTargets[static_cast<int>(Target::name)]),
+    NIBBLE_CPU_TARGETS(NIBBLE_CPU_ROW)
+#undef NIBBLE_CPU_ROW
+};
+
+}  // namespace
+
+std::span<const nibble_kernel> out_prod_rows() { return kRows; }
+
+}  // namespace nibble::cpu
