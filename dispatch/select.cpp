@@ -155,7 +155,11 @@ Selection select(std::span<const Row> rows, std::span<const Rule> rules, const n
       chosen.reason = none_text(request, rows.empty() ? "no loaded back end has a kernel there" : "every kernel was refused");
     }
   }
-  if (trace == nullptr || chosen.row == nullptr) return chosen;
+  if (trace == nullptr) return chosen;
+  if (chosen.row == nullptr) {
+    explain_accepted(accepted, chosen, *trace);
+    return chosen;
+  }
   const nibble_kernel& k = *chosen.row->kernel;
   if (!forced.empty()) {
     chosen.reason = "forced by an override";

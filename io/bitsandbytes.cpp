@@ -106,21 +106,21 @@ class Assembler {
 Status Assembler::read_state(FileTensor& out) {
   if (family_.states.size() > 1) {
     return bad_file("there are {} states, {} and {}; expected one", family_.states.size(),
-                    quoted(family_.states[0]->name), quoted(family_.states[1]->name));
+                    quote(family_.states[0]->name), quote(family_.states[1]->name));
   }
   const StoredTensor& text = *family_.states[0];
-  if (text.dtype != "U8") return bad_file("the state has type {}; expected U8", quoted(text.dtype));
+  if (text.dtype != "U8") return bad_file("the state has type {}; expected U8", quote(text.dtype));
   const StoredTensor* absmax = family_.parts[kAbsmax];
   if (absmax == nullptr) return bad_file("absmax is missing");
   if (absmax->dtype != "F32" && absmax->dtype != "U8") {
-    return bad_file("absmax has type {}; expected F32 (plain) or U8 (nested)", quoted(absmax->dtype));
+    return bad_file("absmax has type {}; expected F32 (plain) or U8 (nested)", quote(absmax->dtype));
   }
-  auto state = parse_quant_state({reinterpret_cast<const char*>(text.data.data()), text.data.size()},
-                                 absmax->dtype == "U8");
+  auto state =
+      parse_quant_state({reinterpret_cast<const char*>(text.data.data()), text.data.size()}, absmax->dtype == "U8");
   if (!state) return state.status();
   state_ = std::move(*state);
   if (!text.name.ends_with(state_.quant_type)) {
-    return bad_file("the state's quant_type is {}, but its tensor is named {}", state_.quant_type, quoted(text.name));
+    return bad_file("the state's quant_type is {}, but its tensor is named {}", state_.quant_type, quote(text.name));
   }
   format_ = find_quant_format(state_.quant_type);
   out.shape = state_.shape;
@@ -146,7 +146,7 @@ Status Assembler::require_part(Part part, std::string_view dtype) const {
   const std::string_view name = kPartSuffixes[part].substr(1);
   if (family_.parts[part] == nullptr) return bad_file("{} is missing", name);
   if (family_.parts[part]->dtype == dtype) return {};
-  return bad_file("{} has type {}; expected {}", name, quoted(family_.parts[part]->dtype), dtype);
+  return bad_file("{} has type {}; expected {}", name, quote(family_.parts[part]->dtype), dtype);
 }
 
 Status Assembler::check_statistics(FileTensor&) {
@@ -208,8 +208,7 @@ Weight Assembler::make() {
     weight.absmax = floats(kAbsmax);
     return weight;
   }
-  weight.absmax =
-      view_of(family_.parts[kAbsmax]->data, NIBBLE_U8, std::array{static_cast<std::int64_t>(blocks())});
+  weight.absmax = view_of(family_.parts[kAbsmax]->data, NIBBLE_U8, std::array{static_cast<std::int64_t>(blocks())});
   weight.nested_absmax = floats(kNestedAbsmax);
   weight.nested_code = floats(kNestedQuantMap);
   weight.nested_block_size = state_.nested->block_size;
@@ -242,22 +241,26 @@ FileTensor entry_of_family(const Family& family, ParsedFile& file) {
   for (const StoredTensor* state : family.states) tensor.bytes += state->data.size();
   for (const StoredTensor* part : family.parts) tensor.bytes += part != nullptr ? part->data.size() : 0;
   if (Status status = Assembler(family, file).assemble(tensor); !status) {
-    tensor.usable = bad_file("bitsandbytes weight {}: {}", quoted(family.name), status.message());
+    tensor.usable = bad_file("bitsandbytes weight {}: {}", quote(family.name), status.message());
   }
   return tensor;
 }
 
-/// Why a tensor of bytes beside statistics, but without a state, is not taken for a weight.
+/// Why a tensor beside bitsandbytes statistics, but without a state, must not be taken for what its type says.
 Status without_state(const StoredTensor& stored, const Index& index) {
   const StoredTensor* map = look_up(index, stored.name + ".quant_map");
   if (map == nullptr || look_up(index, stored.name + ".absmax") == nullptr) return {};
-  if (map->shape == std::vector<std::int64_t>{static_cast<std::int64_t>(kCodes8)}) {
+  const std::uint64_t codes = *element_product(map->shape);
+  if (codes == kCodes4) {
+    return bad_file("bitsandbytes weight {}: its state, {} or the same with fp4, is missing", quote(stored.name),
+                    quote(stored.name + std::string(kStateMark) + "nf4"));
+  }
+  if (codes == kCodes8 && stored.dtype == "U8") {
     return failure(NIBBLE_UNSUPPORTED,
                    "tensor {} has type u8; as an 8-bit blockwise weight it lacks a state that gives its block size",
-                   quoted(stored.name));
+                   quote(stored.name));
   }
-  return bad_file("bitsandbytes weight {}: its state, {}nf4 or {}fp4, is missing", quoted(stored.name),
-                  quoted(stored.name + std::string(kStateMark)), kStateMark);
+  return {};
 }
 
 FileTensor entry_of_plain(const StoredTensor& stored, const Index& index) {
@@ -268,13 +271,14 @@ FileTensor entry_of_plain(const StoredTensor& stored, const Index& index) {
   tensor.type = stored.dtype;
   std::transform(tensor.type.begin(), tensor.type.end(), tensor.type.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  tensor.usable = without_state(stored, index);
+  if (!tensor.usable) return tensor;
   const Dtype* dtype = find_dtype(stored.dtype);
   if (dtype != nullptr && dtype->weight) {
     tensor.weight = make_weight(view_of(stored.data, *dtype->weight, stored.shape));
-    return tensor;
+  } else {
+    tensor.usable = not_a_weight(stored.name, quote(tensor.type));
   }
-  tensor.usable = without_state(stored, index);
-  if (tensor.usable.ok()) tensor.usable = not_a_weight(stored.name, quoted(tensor.type));
   return tensor;
 }
 

@@ -23,7 +23,8 @@ class ByteReader {
   [[nodiscard]] bool read(T& out) {
     if (remaining() < sizeof(T)) return false;
     T value = 0;
-    for (std::size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value | (static_cast<T>(bytes_[position_ + i]) << (8 * i)));
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+      value = static_cast<T>(value | (static_cast<T>(bytes_[position_ + i]) << (8 * i)));
     position_ += sizeof(T);
     out = value;
     return true;

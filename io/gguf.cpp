@@ -27,7 +27,7 @@ constexpr std::uint32_t kDefaultAlignment = 32;
 constexpr std::uint32_t kMostAlignment = 1u << 21;  // a huge page: nothing is gained beyond
 constexpr std::uint32_t kMostDimensions = 4;
 constexpr int kMostArrayDepth = 4;
-constexpr std::uint64_t kLeastKeyBytes = 8 + 4 + 1;          // empty name, type, one byte
+constexpr std::uint64_t kLeastKeyBytes = 8 + 4 + 1;         // empty name, type, one byte
 constexpr std::uint64_t kLeastTensorBytes = 8 + 4 + 4 + 8;  // empty name, rank 0, type, offset
 
 enum ValueType : std::uint32_t { kU32 = 4, kString = 8, kArray = 9 };
@@ -55,8 +55,8 @@ struct RetiredType {
   std::uint32_t id;
   std::string_view name;
 };
-constexpr RetiredType kRetiredTypes[] = {{4, "q4_2"},      {5, "q4_3"},      {9, "q8_1"},       {15, "q8_k"},
-                                         {31, "q4_0_4_4"}, {32, "q4_0_4_8"}, {33, "q4_0_8_8"},  {36, "iq4_nl_4_4"},
+constexpr RetiredType kRetiredTypes[] = {{4, "q4_2"},        {5, "q4_3"},       {9, "q8_1"},      {15, "q8_k"},
+                                         {31, "q4_0_4_4"},   {32, "q4_0_4_8"},  {33, "q4_0_8_8"}, {36, "iq4_nl_4_4"},
                                          {37, "iq4_nl_4_8"}, {38, "iq4_nl_8_8"}};
 
 /// GGUF's type numbers end where nibble's own formats begin: 256 in a file is unknown, not NF4.

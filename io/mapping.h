@@ -12,8 +12,8 @@
 
 namespace nibble::io {
 
-/// Move-only. The bytes stay valid while the mapping lives, even where the file is replaced or removed meanwhile; a file
-/// that someone shortens in place while it is mapped ends the process with SIGBUS, as with every mapping.
+/// Move-only. The bytes stay valid while the mapping lives, even where the file is replaced or removed meanwhile; a
+/// file that someone shortens in place while it is mapped ends the process with SIGBUS, as with every mapping.
 class Mapping {
  public:
   /// Refuses what is missing, unreadable, not a regular file or empty, with one line that names the path.

@@ -1,5 +1,6 @@
 // What a parser hands out: the tensors of a file, as views into its bytes.
-// Apart from the parsers because both fill it, and from WeightFile because fuzzers and tests parse bytes without a file.
+// Apart from the parsers because both fill it, and from WeightFile because fuzzers and tests parse bytes without a
+// file.
 #ifndef NIBBLE_IO_PARSED_FILE_H
 #define NIBBLE_IO_PARSED_FILE_H
 

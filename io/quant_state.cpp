@@ -33,7 +33,7 @@ constexpr NamedType kOwnTypes[] = {{"float32", NIBBLE_F32}, {"float16", NIBBLE_F
 /// A value for a message, cut where it is long.
 std::string shown(const json& value) {
   constexpr auto kReplace = json::error_handler_t::replace;
-  return quoted(value.dump(-1, ' ', false, kReplace));
+  return quote(value.dump(-1, ' ', false, kReplace));
 }
 
 Result<json> parse_object(std::string_view text) {
@@ -50,7 +50,7 @@ Result<json> parse_object(std::string_view text) {
   };
   json object = json::parse(text.begin(), text.end(), note_keys, false);
   if (!object.is_object()) return bad_file("the state's text is not a JSON object");
-  if (!twice.empty()) return bad_file("the state has the key {} twice", quoted(twice));
+  if (!twice.empty()) return bad_file("the state has the key {} twice", quote(twice));
   return object;
 }
 
@@ -81,8 +81,8 @@ Status read_block_size(const json& object, QuantState& state) {
   const auto number = whole_number(**value);
   if (!number || !std::has_single_bit(static_cast<std::uint64_t>(*number)) || *number < kLeastBlockSize ||
       *number > kMostBlockSize) {
-    return bad_file("the state's blocksize is {}; expected a power of two from {} to {}", shown(**value), kLeastBlockSize,
-                    kMostBlockSize);
+    return bad_file("the state's blocksize is {}; expected a power of two from {} to {}", shown(**value),
+                    kLeastBlockSize, kMostBlockSize);
   }
   state.block_size = *number;
   return {};
@@ -96,7 +96,7 @@ Status read_own_type(const json& object, QuantState& state) {
     state.own_type = type.type;
     return {};
   }
-  return bad_file("the state's dtype is {}; expected float32, float16 or bfloat16", quoted(*name));
+  return bad_file("the state's dtype is {}; expected float32, float16 or bfloat16", quote(*name));
 }
 
 Status read_shape(const json& object, QuantState& state) {
@@ -125,7 +125,7 @@ Status read_nested(const json& object, QuantState& state) {
   nested.block_size = *number;
   const auto type = read_text(object, "nested_dtype");
   if (!type) return type.status();
-  if (*type != "float32") return bad_file("the state's nested_dtype is {}; expected float32", quoted(*type));
+  if (*type != "float32") return bad_file("the state's nested_dtype is {}; expected float32", quote(*type));
   const auto offset = find(object, "nested_offset");
   if (!offset) return offset.status();
   if (!(*offset)->is_number()) return bad_file("the state's nested_offset is {}; expected a number", shown(**offset));
@@ -147,7 +147,7 @@ Result<QuantState> parse_quant_state(std::string_view text, bool nested) {
   auto quant_type = read_text(*object, "quant_type");
   if (!quant_type) return quant_type.status();
   if (*quant_type != "nf4" && *quant_type != "fp4") {
-    return bad_file("the state's quant_type is {}; expected nf4 or fp4", quoted(*quant_type));
+    return bad_file("the state's quant_type is {}; expected nf4 or fp4", quote(*quant_type));
   }
   state.quant_type = std::move(*quant_type);
   for (const auto read : {&read_block_size, &read_own_type, &read_shape}) {

@@ -28,8 +28,8 @@ struct QuantState {
   std::optional<NestedState> nested;
 };
 
-/// `nested` says whether the statistics beside the state are compressed: then the text must have the nested keys, else it
-/// must have none of them.
+/// `nested` says whether the statistics beside the state are compressed: then the text must have the nested keys, else
+/// it must have none of them.
 Result<QuantState> parse_quant_state(std::string_view text, bool nested);
 
 }  // namespace nibble::io

@@ -41,9 +41,9 @@ Result<std::string_view> header_text(std::span<const std::uint8_t> bytes) {
 Status check_entry(const HeaderEntry& entry, std::uint64_t data_bytes) {
   const std::uint64_t begin = entry.offsets[0];
   const std::uint64_t end = entry.offsets[1];
-  if (begin > end) return bad_file("tensor {}: data_offsets [{}, {}] are reversed", quoted(entry.name), begin, end);
+  if (begin > end) return bad_file("tensor {}: data_offsets [{}, {}] are reversed", quote(entry.name), begin, end);
   if (end > data_bytes) {
-    return bad_file("tensor {}: data_offsets [{}, {}] reach beyond the {} bytes of data", quoted(entry.name), begin, end,
+    return bad_file("tensor {}: data_offsets [{}, {}] reach beyond the {} bytes of data", quote(entry.name), begin, end,
                     data_bytes);
   }
   // An unknown type has no size to check: the tensor is listed, and refused when it is asked for.
@@ -51,11 +51,11 @@ Status check_entry(const HeaderEntry& entry, std::uint64_t data_bytes) {
   const auto elements = element_product(entry.shape);
   const auto bits = elements ? checked_product(*elements, dtype != nullptr ? dtype->bits : 1) : elements;
   if (!bits) {
-    return bad_file("tensor {} of shape [{}]: the product of its dimensions does not fit 63 bits", quoted(entry.name),
+    return bad_file("tensor {} of shape [{}]: the product of its dimensions does not fit 63 bits", quote(entry.name),
                     fmt::join(entry.shape, ", "));
   }
   if (dtype != nullptr && (*bits % 8 != 0 || end - begin != *bits / 8)) {
-    return bad_file("tensor {}: data_offsets span {} bytes; expected {} for {} of shape [{}]", quoted(entry.name),
+    return bad_file("tensor {}: data_offsets span {} bytes; expected {} for {} of shape [{}]", quote(entry.name),
                     end - begin, ceil_div(*bits, 8), entry.dtype, fmt::join(entry.shape, ", "));
   }
   return {};
@@ -72,11 +72,11 @@ Status check_cover(const std::vector<HeaderEntry>& entries, std::uint64_t data_b
   for (const HeaderEntry* entry : order) {
     const std::uint64_t begin = entry->offsets[0];
     if (begin < covered) {
-      return bad_file("tensors {} and {} overlap at offset {}", quoted(before), quoted(entry->name), begin);
+      return bad_file("tensors {} and {} overlap at offset {}", quote(before), quote(entry->name), begin);
     }
     if (begin > covered) {
       return bad_file("bytes {} to {} before tensor {} belong to no tensor; expected none", covered, begin,
-                      quoted(entry->name));
+                      quote(entry->name));
     }
     covered = entry->offsets[1];
     before = entry->name;
@@ -87,7 +87,9 @@ Status check_cover(const std::vector<HeaderEntry>& entries, std::uint64_t data_b
 
 }  // namespace
 
-bool is_safetensors(std::span<const std::uint8_t> bytes) { return bytes.size() > kLengthBytes && bytes[kLengthBytes] == '{'; }
+bool is_safetensors(std::span<const std::uint8_t> bytes) {
+  return bytes.size() > kLengthBytes && bytes[kLengthBytes] == '{';
+}
 
 Result<std::vector<StoredTensor>> read_safetensors(std::span<const std::uint8_t> bytes) {
   const auto text = header_text(bytes);

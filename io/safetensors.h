@@ -23,7 +23,8 @@ struct StoredTensor {
 /// True where the bytes can be the begin of a safetensors file: a length, then a JSON object.
 bool is_safetensors(std::span<const std::uint8_t> bytes);
 
-/// The stored tensors in the header's order; they borrow from `bytes`. NIBBLE_BAD_FILE where anything breaks the format.
+/// The stored tensors in the header's order; they borrow from `bytes`. NIBBLE_BAD_FILE where anything breaks the
+/// format.
 Result<std::vector<StoredTensor>> read_safetensors(std::span<const std::uint8_t> bytes);
 
 /// The same as weights: bitsandbytes states assembled, each other tensor as it stands.

@@ -76,11 +76,12 @@ bool HeaderHandler::unexpected(std::string_view what) {
     case Place::metadata:
       return fail(bad_file("{} holds {}; expected strings only", kMetadataKey, what));
     case Place::root:
-      return metadata_next_ ? fail(bad_file("{} is {}; expected an object of strings", kMetadataKey, what))
-                            : fail(bad_file("tensor {} is {}; expected an object", io::quote(entries.back().name), what));
+      return metadata_next_
+                 ? fail(bad_file("{} is {}; expected an object of strings", kMetadataKey, what))
+                 : fail(bad_file("tensor {} is {}; expected an object", io::quote(entries.back().name), what));
     case Place::entry:
-      return fail(bad_file("tensor {}: {} is {}; expected {}", io::quote(entries.back().name), kFieldNames[field_], what,
-                           kFieldKinds[field_]));
+      return fail(bad_file("tensor {}: {} is {}; expected {}", io::quote(entries.back().name), kFieldNames[field_],
+                           what, kFieldKinds[field_]));
     case Place::array:
       break;
   }
@@ -139,7 +140,8 @@ bool HeaderHandler::end_object() {
   }
   if (place_ == Place::entry) {
     for (std::size_t field = 0; field < kFieldCount; ++field) {
-      if (!seen_[field]) return fail(bad_file("tensor {} lacks {}", io::quote(entries.back().name), kFieldNames[field]));
+      if (!seen_[field])
+        return fail(bad_file("tensor {} lacks {}", io::quote(entries.back().name), kFieldNames[field]));
     }
     if (entries.back().offsets.size() != 2) {
       return fail(bad_file("tensor {}: data_offsets holds {} numbers; expected 2", io::quote(entries.back().name),

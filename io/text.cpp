@@ -21,7 +21,8 @@ std::size_t sequence_bytes(std::string_view text) {
     std::size_t bytes;
     std::uint32_t least;  // a smaller code point has a shorter form, which is the only valid one
   };
-  constexpr Lead kLeads[] = {{0x80, 0x00, 1, 0}, {0xE0, 0xC0, 2, 0x80}, {0xF0, 0xE0, 3, 0x800}, {0xF8, 0xF0, 4, 0x10000}};
+  constexpr Lead kLeads[] = {
+      {0x80, 0x00, 1, 0}, {0xE0, 0xC0, 2, 0x80}, {0xF0, 0xE0, 3, 0x800}, {0xF8, 0xF0, 4, 0x10000}};
   const auto first = static_cast<std::uint8_t>(text[0]);
   for (const Lead& lead : kLeads) {
     if ((first & lead.mask) != lead.value) continue;

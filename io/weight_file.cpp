@@ -9,7 +9,9 @@
 #include "io/text.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
+#include <utility>
 
 namespace nibble {
 
@@ -54,7 +56,13 @@ std::vector<std::string> near_names(std::span<const FileTensor> tensors, std::st
 }
 
 Status with_path(const Status& status, const std::string& path) {
-  return {status.code(), fmt::format("{}: {}", path, status.message())};
+  return {status.code(), fmt::format("{}: {}", io::quote(path), status.message())};
+}
+
+Result<io::ParsedFile> parse(std::span<const std::uint8_t> bytes) {
+  if (io::is_gguf(bytes)) return io::parse_gguf(bytes);
+  if (io::is_safetensors(bytes)) return io::parse_safetensors(bytes);
+  return io::bad_file("neither GGUF nor safetensors; expected 'GGUF', or a length and a JSON object, at its start");
 }
 
 }  // namespace
@@ -62,13 +70,14 @@ Status with_path(const Status& status, const std::string& path) {
 Result<WeightFile> WeightFile::open(const std::string& path) {
   auto mapping = io::Mapping::open(path);
   if (!mapping) return mapping.status();
-  const auto bytes = mapping->bytes();
-  if (!io::is_gguf(bytes) && !io::is_safetensors(bytes)) {
-    return io::bad_file("{}: neither GGUF nor safetensors: expected 'GGUF', or a length and a JSON object, at its start", path);
+  // The parsers check each count against the bytes that are left, yet a large file may list more than memory holds.
+  try {
+    auto parsed = parse(mapping->bytes());
+    if (!parsed) return with_path(parsed.status(), path);
+    return WeightFile(std::make_unique<State>(State{std::move(*mapping), std::move(*parsed)}));
+  } catch (const std::bad_alloc&) {
+    return io::failure(NIBBLE_OUT_OF_MEMORY, "{}: not enough memory to list its tensors", io::quote(path));
   }
-  auto parsed = io::is_gguf(bytes) ? io::parse_gguf(bytes) : io::parse_safetensors(bytes);
-  if (!parsed) return with_path(parsed.status(), path);
-  return WeightFile(std::make_unique<State>(State{std::move(*mapping), std::move(*parsed)}));
 }
 
 WeightFile::WeightFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -84,8 +93,12 @@ Result<const FileTensor*> WeightFile::find(std::string_view name) const {
   const auto found = std::find_if(all.begin(), all.end(), [&](const FileTensor& t) { return t.name == name; });
   if (found != all.end()) return &*found;
   const std::vector<std::string> near = near_names(all, name);
-  if (near.empty()) return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected one of the {} in the file", io::quote(name), all.size());
-  return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected a name such as {}", io::quote(name), fmt::join(near, ", "));
+  if (near.empty()) {
+    return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected one of the {} in the file", io::quote(name),
+                       all.size());
+  }
+  return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected a name such as {}", io::quote(name),
+                     fmt::join(near, ", "));
 }
 
 }  // namespace nibble

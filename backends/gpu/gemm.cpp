@@ -1,0 +1,31 @@
+// A product cut along k.
+// Apart from the engines because the cut is the same for all of them.
+#include "backends/gpu/gemm.h"
+
+#include <algorithm>
+
+namespace nibble::gpu {
+namespace {
+
+std::int64_t element_bytes(nibble_format type) { return type == NIBBLE_F32 ? 4 : 2; }
+
+Operand from_k(Operand o, std::int64_t k) {
+  o.data = static_cast<const std::uint8_t*>(o.data) + k * o.k_stride * element_bytes(o.type);
+  return o;
+}
+
+}  // namespace
+
+nibble_status multiply(const GemmEngine& engine, const Gemm& gemm, Scratch scratch, Stream stream, nibble_text* why) {
+  for (std::int64_t first = 0; first < gemm.k; first += kMostSummed) {
+    Gemm piece = gemm;
+    piece.a = from_k(gemm.a, first);
+    piece.b = from_k(gemm.b, first);
+    piece.k = std::min(kMostSummed, gemm.k - first);
+    piece.add = gemm.add || first > 0;
+    if (const nibble_status s = engine.run(engine, piece, scratch, stream, why); s != NIBBLE_OK) return s;
+  }
+  return NIBBLE_OK;
+}
+
+}  // namespace nibble::gpu

@@ -1,0 +1,73 @@
+// nibble_conformance: every kernel's row on every device against the same cases.
+// Apart from the suite because only here the environment is read.
+//
+//   NIBBLE_CONFORMANCE=reduced       fewer combinations, for sanitizers
+//   NIBBLE_TEST_REQUIRE=cpu,cuda     fails where one of these back ends executed nothing
+//   NIBBLE_TEST_DATA=DIR             holds golden/ and expected_failures.txt; where they were built, without it
+// Settings of the library (NIBBLE_BACKEND, NIBBLE_PLUGIN_PATH, ...) hold as everywhere.
+#include "tests/conformance/suite.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nibble::conformance {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+int fail(std::string_view why) {
+  fmt::print(stderr, "nibble_conformance: {}\n", why);
+  return 2;
+}
+
+int run(const std::string& program) {
+  const std::string mode = variable("NIBBLE_CONFORMANCE");
+  if (!mode.empty() && mode != "full" && mode != "reduced") return fail(fmt::format("NIBBLE_CONFORMANCE={}: expected full or reduced", mode));
+  const std::string given = variable("NIBBLE_TEST_DATA");
+  const std::string data = given.empty() ? NIBBLE_TEST_DATA : given;
+  auto expected = ExpectedFailures::read(given.empty() ? NIBBLE_EXPECTED_FAILURES : given + "/expected_failures.txt");
+  if (!expected) return fail(expected.status().message());
+  const auto registry = Registry::create();
+  if (!registry) return fail(registry.status().message());
+  Suite suite(*registry, *expected, mode == "reduced", program);
+  add_golden_cases(suite, data + "/golden");
+  add_table_cases(suite);
+  add_dequantize_cases(suite);
+  add_out_prod_cases(suite);
+  add_linear_cases(suite);
+  add_workspace_cases(suite);
+  add_determinism_cases(suite);
+  const int result = RUN_ALL_TESTS();
+  if (GTEST_FLAG_GET(list_tests)) return result;
+  const bool complete = GTEST_FLAG_GET(filter) == "*" && testing::UnitTest::GetInstance()->test_to_run_count() ==
+                                                             testing::UnitTest::GetInstance()->total_test_count();
+  return suite.summarize(split(variable("NIBBLE_TEST_REQUIRE")), complete) ? result : 1;
+}
+
+}  // namespace
+}  // namespace nibble::conformance
+
+int main(int argc, char** argv) {
+  GTEST_FLAG_SET(brief, true);  // tens of thousands of tests: --gtest_brief=0 lists them all
+  const std::string program = argv[0];
+  testing::InitGoogleTest(&argc, argv);
+  return nibble::conformance::run(program);
+}
