@@ -58,15 +58,30 @@ NIBBLE_HD constexpr std::uint32_t load_u32(const std::uint8_t* p) { return load_
 
 /// IEEE half to binary32, exact. A NaN stays a NaN.
 NIBBLE_HD constexpr float float_from_half(std::uint32_t h) {
+#if defined(__CUDA_ARCH__)
+  float x = 0;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<std::uint16_t>(h)));
+  return x;
+#elif defined(__HIP_DEVICE_COMPILE__)
+  return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<std::uint16_t>(h)));
+#else
   const std::uint32_t sign = (h & 0x8000u) << 16;
   const std::uint32_t magnitude = (h & 0x7fffu) << 13;
   if (magnitude >= 0x0f800000u) return float_from_bits(sign | 0x7f800000u | magnitude);
   // The bits of a half, moved into place, are its value times 2^-112, subnormals included; the product is exact.
   return float_from_bits(sign | float_bits(float_from_bits(magnitude) * 0x1p112f));
+#endif
 }
 
 /// binary32 to half, to nearest even; overflow gives infinity, a NaN a quiet NaN.
 NIBBLE_HD constexpr std::uint16_t half_from_float(float x) {
+#if defined(__CUDA_ARCH__)
+  std::uint16_t h = 0;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+#elif defined(__HIP_DEVICE_COMPILE__)
+  return __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(x));
+#else
   const std::uint32_t bits = float_bits(x);
   const std::uint32_t sign = bits >> 16 & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
@@ -79,6 +94,7 @@ NIBBLE_HD constexpr std::uint16_t half_from_float(float x) {
   }
   const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
   return static_cast<std::uint16_t>(sign | (rounded - 0x38000000u) >> 13);
+#endif
 }
 
 /// bfloat16 to binary32, exact.

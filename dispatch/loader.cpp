@@ -24,7 +24,8 @@ constexpr std::string_view kPrefix = "nibble_", kSuffix = ".so";
 /// The folder `nibble` beside the library that this code is in; empty where the system does not say.
 std::string own_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&status_name), &info) == 0 || info.dli_fname == nullptr) return {};
+  // Of a function that no other file of the process can stand in for.
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
   std::error_code error;
   const fs::path library = fs::canonical(info.dli_fname, error);
   return error ? std::string{} : (library.parent_path() / "nibble").string();

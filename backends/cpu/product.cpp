@@ -70,7 +70,8 @@ class Pass {
       : p_(p), kernel_(kernel), cut_(cut), buffers_(cut, kernel.tile_rows, workspace), first_row_(first_row),
         rows_(std::min(cut.rows, p.rows - first_row)), first_panel_(first_panel),
         panels_(std::min(cut.panels, ceil_div(p.columns, kPanelColumns) - first_panel)),
-        slice_depth_(round_up(ceil_div(p.depth, cut.slices), p.chunk)) {}
+        // At least one step, so that sums over no k at all are set to zero.
+        slice_depth_(round_up(std::max<std::int64_t>(ceil_div(p.depth, cut.slices), 1), p.chunk)) {}
 
   void run() {
     for (std::int64_t offset = 0; offset < slice_depth_; offset += cut_.step) {

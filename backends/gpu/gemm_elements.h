@@ -23,46 +23,61 @@ __device__ inline void store_rounded(void* data, nibble_format type, std::int64_
   }
 }
 
-/// Calls f(i, j) for this thread's share of an array of inner x outer, i along inner. One division at the start: the
-/// steps between a thread's elements are carried from i into j.
+/// Calls f(i, j, batch) for this thread's share of an array of inner x outer x batches, i along inner. It divides once:
+/// afterwards the step from one of its elements to the next is carried from i to j to batch.
 template <class F>
-__device__ void for_each_pair(std::int64_t inner, std::int64_t outer, F&& f) {
+__device__ void for_each_element(std::int64_t inner, std::int64_t outer, std::int64_t batches, F&& f) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t step_i = step % inner, step_j = step / inner;
-  std::int64_t i = first % inner, j = first / inner;
-  while (j < outer) {
-    f(i, j);
+  const std::int64_t step_i = step % inner, step_j = step / inner % outer, step_batch = step / inner / outer;
+  std::int64_t i = first % inner, j = first / inner % outer, batch = first / inner / outer;
+  while (batch < batches) {
+    f(i, j, batch);
     i += step_i;
     j += step_j;
+    batch += step_batch;
     if (i >= inner) {
       i -= inner;
       ++j;
+    }
+    if (j >= outer) {
+      j -= outer;
+      ++batch;
     }
   }
 }
 
 __global__ void pack_kernel(Pack p) {
-  for (std::int64_t batch = blockIdx.y; batch < p.batch; batch += gridDim.y) {
-    float* out = p.out + batch * p.inner * p.outer;
-    for_each_pair(p.inner, p.outer, [&](std::int64_t i, std::int64_t j) {
-      out[j * p.inner + i] =
-          load_as_f32(p.in, p.type, batch * p.batch_stride + j * p.outer_stride + i * p.inner_stride);
-    });
-  }
+  for_each_element(p.inner, p.outer, p.batch, [&](std::int64_t i, std::int64_t j, std::int64_t batch) {
+    p.out[(batch * p.outer + j) * p.inner + i] =
+        load_as_f32(p.in, p.type, batch * p.batch_stride + j * p.outer_stride + i * p.inner_stride);
+  });
 }
 
 __global__ void finish_kernel(Finish f) {
-  for (std::int64_t batch = blockIdx.y; batch < f.batch; batch += gridDim.y) {
-    const float* sums = f.sums != nullptr ? f.sums + batch * f.m * f.n : nullptr;
-    for_each_pair(f.m, f.n, [&](std::int64_t i, std::int64_t j) {
-      const std::int64_t at = batch * f.out_batch_stride + j * f.out_stride + i;
-      float sum = sums != nullptr ? sums[j * f.m + i] : 0.0f;
-      if (f.bias != nullptr) sum += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
-      if (f.add) sum += load_as_f32(f.out, f.type, at);
-      store_rounded(f.out, f.type, at, sum);
-    });
-  }
+  for_each_element(f.m, f.n, f.batch, [&](std::int64_t i, std::int64_t j, std::int64_t batch) {
+    const std::int64_t at = batch * f.out_batch_stride + j * f.out_stride + i;
+    float sum = f.sums != nullptr ? f.sums[(batch * f.n + j) * f.m + i] : 0.0f;
+    if (f.bias != nullptr) sum += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
+    if (f.add) sum += load_as_f32(f.out, f.type, at);
+    store_rounded(f.out, f.type, at, sum);
+  });
+}
+
+inline Launch element_launch(const char* name, std::int64_t elements) {
+  constexpr std::int64_t kThreads = 256, kPerThread = 4;
+  constexpr std::int64_t kPerBlock = kThreads * kPerThread;
+  return {.name = name,
+          .blocks = static_cast<std::uint64_t>((elements + kPerBlock - 1) / kPerBlock),
+          .threads = static_cast<std::uint32_t>(kThreads)};
+}
+
+nibble_status pack(const Pack& p, Stream stream, nibble_text* why) {
+  return launch(pack_kernel, element_launch("pack", p.inner * p.outer * p.batch), stream, why, p);
+}
+
+nibble_status finish(const Finish& f, Stream stream, nibble_text* why) {
+  return launch(finish_kernel, element_launch("finish", f.m * f.n * f.batch), stream, why, f);
 }
 
 }  // namespace nibble::gpu

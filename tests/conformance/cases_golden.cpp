@@ -20,7 +20,7 @@ constexpr std::size_t kGgmlTensors = 54, kBitsandbytesCases = 96;
 WeightFile open(const std::string& path) {
   auto file = WeightFile::open(path);
   if (!file) throw std::runtime_error(file.status().message());
-  return *std::move(file);
+  return std::move(file).value();
 }
 
 const FileTensor& tensor_of(const WeightFile& file, const std::string& name) {
@@ -65,6 +65,7 @@ class Files {
  public:
   Files(std::string weights, std::string values) : weights_path_(std::move(weights)), values_path_(std::move(values)) {}
   const WeightFile& weights() { return opened(weights_, weights_path_); }
+  [[nodiscard]] const std::string& weights_path() const { return weights_path_; }
   const WeightFile& values() { return opened(values_, values_path_); }
 
  private:
@@ -97,21 +98,35 @@ std::vector<BnbCase> read_cases(const std::string& path) {
   return cases;
 }
 
+/// The bytes of a safetensors file's tensor, without WeightFile: it hands out no bytes that are no weight by themselves.
+std::vector<std::uint8_t> stored_bytes(const std::string& path, const std::string& name) {
+  std::ifstream file(path, std::ios::binary);
+  std::uint64_t header_bytes = 0;
+  file.read(reinterpret_cast<char*>(&header_bytes), sizeof header_bytes);
+  std::string header(header_bytes, ' ');
+  file.read(header.data(), static_cast<std::streamsize>(header.size()));
+  const auto offsets = nlohmann::json::parse(header).at(name).at("data_offsets").get<std::vector<std::uint64_t>>();
+  std::vector<std::uint8_t> bytes(offsets.at(1) - offsets.at(0));
+  file.seekg(static_cast<std::streamoff>(sizeof header_bytes + header_bytes + offsets[0]));
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!file) throw std::runtime_error(fmt::format("{} ends before tensor {} does", path, name));
+  return bytes;
+}
+
 /// The 8-bit blockwise weights carry no state in the file: put together from their tensors and the case's block size.
-Weight blockwise8(const WeightFile& file, const BnbCase& c) {
-  const Tensor& bytes = tensor_of(file, c.name + ".weight").weight.packed;
-  if (!present(bytes)) throw std::runtime_error(fmt::format("{}.weight has no view of its bytes: expected u8", c.name));
+Problem build_blockwise8(Files& files, const BnbCase& c, const Tensor& values) {
+  std::vector<std::uint8_t> packed = stored_bytes(files.weights_path(), c.name + ".weight");
   Weight w{};
-  w.packed = make_tensor(bytes_of(bytes), NIBBLE_BLOCKWISE8, {element_count(bytes)});
-  w.code = tensor_of(file, c.name + ".weight.quant_map").weight.packed;
-  w.absmax = tensor_of(file, c.name + ".weight.absmax").weight.packed;
+  w.packed = make_tensor(packed.data(), NIBBLE_BLOCKWISE8, {static_cast<std::int64_t>(packed.size())});
+  w.code = tensor_of(files.weights(), c.name + ".weight.quant_map").weight.packed;
+  w.absmax = tensor_of(files.weights(), c.name + ".weight.absmax").weight.packed;
   w.block_size = c.block_size;
-  return w;
+  return build(w, values);
 }
 
 Problem build_bnb(Files& files, const BnbCase& c) {
   const Tensor& values = tensor_of(files.values(), c.name).weight.packed;
-  if (c.quant_type == "dynamic8") return build(blockwise8(files.weights(), c), values);
+  if (c.quant_type == "dynamic8") return build_blockwise8(files, c, values);
   const FileTensor& t = tensor_of(files.weights(), c.name + ".weight");
   if (!t.usable) throw std::runtime_error(t.usable.message());
   if (t.own_type != values.format) throw std::runtime_error(fmt::format("{} says {}: expected {}", c.name, format_name(t.own_type), format_name(values.format)));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace nibble::conformance {
 namespace {
@@ -28,6 +29,15 @@ std::string row_label(const nibble_kernel& kernel, std::int32_t device) {
   return device == 0 ? std::string(kernel.name) : fmt::format("{}@{}", kernel.name, device);
 }
 
+/// A case that cannot be built fails as one that gives wrong values does.
+Verdict guarded(const Body& body, const RowOnDevice& row) {
+  try {
+    return body(row);
+  } catch (const std::exception& e) {
+    return {Verdict::Kind::failed, e.what()};
+  }
+}
+
 void print_reasons(std::string_view what, const std::map<std::string, std::size_t>& reasons) {
   for (const auto& [reason, count] : reasons) fmt::print("  {:>7} {}: {}\n", count, what, reason);
 }
@@ -42,6 +52,9 @@ std::size_t total(const std::map<std::string, std::size_t>& reasons) {
 
 Suite::Suite(const Registry& registry, ExpectedFailures expected, bool reduced, std::string program)
     : expected_(std::move(expected)), reduced_(reduced), program_(std::move(program)) {
+  for (const PluginRecord& p : registry.plugins()) {
+    if (!p.loaded) ++counts_[p.backend].skipped["not loaded: " + p.reason];
+  }
   for (const DeviceRecord& d : registry.devices()) {
     const std::string backend(d.backend);
     Counts& counts = counts_[backend];
@@ -102,7 +115,7 @@ std::string Suite::rerun(const std::string& full_name) const {
 
 void Suite::run_test(const std::string& full_name, const RowOnDevice& row, const CaseName& name, const Body& body) {
   Counts& counts = counts_[row.backend];
-  const Verdict verdict = body(row);
+  const Verdict verdict = guarded(body, row);
   if (verdict.kind == Verdict::Kind::unsupported) {
     ++counts.unsupported[fmt::format("{}: {}", row.label, verdict.text)];
     return;

@@ -1,0 +1,11 @@
+// The engine for values that are stored as themselves, compiled for CUDA.
+// Apart from the other engines so that each compiles on its own.
+#include "backends/gpu/element.h"
+
+namespace nibble::gpu {
+
+nibble_status decode_element(nibble_format from, nibble_format to, const Rows& rows, Stream stream, nibble_text* why) {
+  return decode_element_on(from, to, rows, stream, why);
+}
+
+}  // namespace nibble::gpu

@@ -1,0 +1,218 @@
+// What one thread does to turn packed bytes into 4 or 8 neighbouring values, for host and device.
+// Apart from the kernels because nothing here needs another thread, so a host test can run all of it.
+//
+// A block lies at a multiple of its size from a 16-byte boundary, and 4 bytes after it may be read.
+#ifndef NIBBLE_BACKENDS_GPU_BODIES_H
+#define NIBBLE_BACKENDS_GPU_BODIES_H
+
+#include "backends/gpu/device.h"
+#include "core/formats/description.h"
+#include "core/formats/grids.h"
+
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
+
+namespace nibble::gpu {
+
+/// Byte i of `word` as a float: the byte becomes the last bits of 2^23, which is then taken away, with `bias`. Exact.
+NIBBLE_HD inline float float_of_byte(std::uint32_t word, int i, float bias) {
+  const std::uint32_t bits = pick_bytes(word, 0x4b000000u, 0x7440u | static_cast<std::uint32_t>(i));
+  return add_rn(float_from_bits(bits), -(8388608.0f + bias));
+}
+
+// ---- runs
+
+/// What a run keeps beside its codes: a scale, with a min where the format has one.
+template <class F>
+using RunScale = std::conditional_t<F::kCombine == Combine::sum, Scale, float>;
+
+template <class F>
+NIBBLE_HD inline RunScale<F> run_scale(const std::uint8_t* block, int r) {
+  if constexpr (F::kCombine == Combine::sum) {
+    return F::scale(block, r);
+  } else {
+    return F::scale(block, r).scale;
+  }
+}
+
+/// The largest power of two up to 16 that divides the address of a plane of every run.
+template <class F>
+consteval int plane_alignment(Plane Run::*plane) {
+  int a = std::gcd(16, F::kBlockBytes);
+  for (int r = 0; r < F::kBlockValues / F::kRunLength; ++r) a = std::gcd(a, (F::run(r).*plane).at);
+  return a;
+}
+
+/// Codes l .. l+3 of a plane, a byte each; l is a multiple of 4.
+template <class F, Plane Run::*plane>
+NIBBLE_HD inline std::uint32_t plane_codes4(const std::uint8_t* block, const Plane& p, int l) {
+  constexpr Plane kPlane = F::run(0).*plane;  // bits and packing are those of every run
+  constexpr int kAlignment = plane_alignment<F>(plane);
+  constexpr std::uint32_t kMask = 0x01010101u * ((1u << kPlane.bits) - 1u);
+  if constexpr (kPlane.packing == Packing::bits && kPlane.bits == 1) {
+    const std::uint32_t four = static_cast<std::uint32_t>(block[p.at + l / 8]) >> (l & 4) & 15u;
+    return four * 0x00204081u & kMask;  // bit i to bit 8i
+  } else if constexpr (kPlane.packing == Packing::bits) {
+    static_assert(kPlane.bits == 2);
+    std::uint32_t x = block[p.at + l / 4];
+    x = (x | x << 12) & 0x000f000fu;
+    return (x | x << 6) & kMask;
+  } else {
+    constexpr bool kHalves = kPlane.packing == Packing::halves;
+    const std::uint32_t word = load_word<kAlignment>(block + p.at + (kHalves ? l & 7 : l));
+    if constexpr (kPlane.bits == 8) return word;
+    return word >> (kHalves ? (l & 8) / 2 : p.shift) & kMask;
+  }
+}
+
+template <class F>
+NIBBLE_HD inline std::uint32_t run_codes4(const std::uint8_t* block, const Run& run, int l) {
+  const std::uint32_t low = plane_codes4<F, &Run::low>(block, run.low, l);
+  if constexpr (F::run(0).high.bits == 0) {
+    return low;
+  } else {
+    return low | plane_codes4<F, &Run::high>(block, run.high, l) << F::run(0).low.bits;
+  }
+}
+
+/// Values l .. l+N-1 of a run. `table` holds the format's codes as floats, if it has any.
+template <class F, int N>
+NIBBLE_HD inline void decode_run(const std::uint8_t* block, const Run& run, int l, const RunScale<F>& scale,
+                                 const float* table, float (&out)[N]) {
+  constexpr bool kSigned = requires { F::kSigned; };
+#pragma unroll
+  for (int four = 0; four < N; four += 4) {
+    const std::uint32_t codes = run_codes4<F>(block, run, l + four) ^ (kSigned ? 0x80808080u : 0u);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& y = out[four + i];
+      if constexpr (F::kCombine == Combine::table) {
+        y = mul_rn(table[codes >> 8 * i & 15u], scale);
+      } else if constexpr (F::kCombine == Combine::sum) {
+        y = add_rn(mul_rn(float_of_byte(codes, i, 0.0f), scale.scale), scale.min);
+      } else {
+        y = mul_rn(float_of_byte(codes, i, kSigned ? 128.0f : static_cast<float>(F::kBias)), scale);
+      }
+    }
+  }
+}
+
+// ---- grids
+
+/// A grid entry as the kernels keep it: signed bytes with 128 added.
+template <class Entry>
+NIBBLE_HD constexpr Entry biased_entry(Entry e) {
+  return e ^ static_cast<Entry>(0x8080808080808080u);
+}
+
+/// Values j .. j+N-1 of a block, j a multiple of N. `grid` holds biased entries, aligned to 8 bytes.
+template <class F, int N>
+NIBBLE_HD inline void decode_grid(const std::uint8_t* block, int j, const typename F::Entry* grid, float (&out)[N]) {
+  const GridGroup g = F::group(block, j / 8);
+#pragma unroll
+  for (int four = 0; four < N; four += 4) {
+    const int half = N == 8 ? four / 4 : j / 4 & 1;
+    std::uint32_t entry = 0;
+    if constexpr (sizeof(typename F::Entry) == 8) {
+      entry = reinterpret_cast<const Word8*>(grid)[g.index[0]].w[half];
+    } else {
+      entry = grid[half == 0 ? g.index[0] : g.index[1]];
+    }
+    const std::uint32_t signs = g.signs >> 4 * half;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float v = float_of_byte(entry, i, 128.0f);
+      if constexpr (F::kHasDelta) v = add_rn(v, g.delta);
+      // Multiplying by -1 flips the sign bit.
+      out[four + i] = float_from_bits(float_bits(mul_rn(g.scale, v)) ^ (signs << (31 - i) & 0x80000000u));
+    }
+  }
+}
+
+// ---- base 3
+
+/// Values j .. j+3 of a block, j a multiple of 4: one digit of four neighbouring bytes.
+template <class F>
+NIBBLE_HD inline void decode_base3_four(const std::uint8_t* block, int j, float scale, float* out) {
+  constexpr int kSecond = F::kSections[0].bytes * F::kSections[0].digits;
+  constexpr int kThird = kSecond + F::kSections[1].bytes * F::kSections[1].digits;
+  const int begin = j < kSecond ? 0 : j < kThird ? kSecond : kThird;
+  const int bytes = j < kSecond ? F::kSections[0].bytes : j < kThird ? F::kSections[1].bytes : F::kSections[2].bytes;
+  const int at = j < kSecond ? F::kSections[0].at : j < kThird ? F::kSections[1].at : F::kSections[2].at;
+  const int n = (j - begin) / bytes;
+  const std::uint32_t power = n == 0 ? 1u : n == 1 ? 3u : n == 2 ? 9u : n == 3 ? 27u : 81u;
+  const std::uint32_t word = load_word<std::gcd(16, F::kBlockBytes)>(block + at + (j - begin) % bytes);
+  // Two bytes at a time, each in 16 bits: digit = ((byte * power) % 256) * 3 / 256.
+  const std::uint32_t even = ((word & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u >> 8 & 0x00030003u;
+  const std::uint32_t odd = ((word >> 8 & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u & 0x03000300u;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) out[i] = mul_rn(float_of_byte(even | odd, i, 1.0f), scale);
+}
+
+template <class F, int N>
+NIBBLE_HD inline void decode_base3(const std::uint8_t* block, int j, float scale, float (&out)[N]) {
+#pragma unroll
+  for (int four = 0; four < N; four += 4) decode_base3_four<F>(block, j + four, scale, out + four);
+}
+
+// ---- codes over the whole tensor
+
+/// N codes as they lie in memory.
+template <int kBits, int N>
+using CodeWord = std::conditional_t<kBits * N == 64, Word8,
+                                    std::conditional_t<kBits * N == 32, std::uint32_t, std::uint16_t>>;
+
+/// Code i of a word; of two codes in a byte the first is the high one.
+template <int kBits>
+NIBBLE_HD inline std::uint32_t flat_code(std::uint32_t word, int i) {
+  if constexpr (kBits == 4) return word >> 4 * (i ^ 1) & 15u;
+  return word >> 8 * i & 255u;
+}
+
+/// The N values of a word whose codes are all of one block.
+template <int kBits, int N>
+NIBBLE_HD inline void decode_flat(const CodeWord<kBits, N>& codes, const float* table, float scale, float (&out)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    if constexpr (kBits * N == 64) {
+      out[i] = mul_rn(table[flat_code<kBits>(codes.w[i / 4], i % 4)], scale);
+    } else {
+      out[i] = mul_rn(table[flat_code<kBits>(codes, i)], scale);
+    }
+  }
+}
+
+/// The code of value `index` of the tensor.
+template <int kBits>
+NIBBLE_HD inline std::uint32_t flat_code_at(const std::uint8_t* packed, std::int64_t index) {
+  if constexpr (kBits == 4) return packed[index / 2] >> (index % 2 == 0 ? 4 : 0) & 15u;
+  return packed[index];
+}
+
+/// Scales that are stored, or were rebuilt before.
+struct StoredScales {
+  const float* absmax;
+  int block_shift;  ///< values a block, as a power of two
+
+  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return absmax[index >> block_shift]; }
+};
+
+/// Scales made where they are used, in two rounded operations.
+struct NestedScales {
+  const std::uint8_t* absmax;
+  const float* code;
+  const float* nested_absmax;
+  float offset;
+  int block_shift;
+  int group_shift;  ///< blocks a group, as a power of two
+
+  [[nodiscard]] NIBBLE_HD inline float of_block(std::int64_t block) const {
+    return add_rn(mul_rn(code[absmax[block]], nested_absmax[block >> group_shift]), offset);
+  }
+  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return of_block(index >> block_shift); }
+};
+
+}  // namespace nibble::gpu
+
+#endif

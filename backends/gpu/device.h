@@ -1,0 +1,146 @@
+// Words, conversions, loads and stores of a GPU thread, with a plain form of each for the host.
+// Apart from the engines so that this is the one file of theirs where a compiler is asked for by name.
+#ifndef NIBBLE_BACKENDS_GPU_DEVICE_H
+#define NIBBLE_BACKENDS_GPU_DEVICE_H
+
+#include "core/numeric.h"
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__CUDA_ARCH__)
+#define NIBBLE_DEVICE_CUDA 1
+#else
+#define NIBBLE_DEVICE_CUDA 0
+#endif
+
+namespace nibble::gpu {
+
+/// 16 bytes that move as one.
+struct alignas(16) Word16 {
+  std::uint32_t w[4];
+};
+struct alignas(8) Word8 {
+  std::uint32_t w[2];
+};
+
+/// Four bytes of (b, a) picked by the nibbles of `selector`, 0..3 from a.
+NIBBLE_HD inline std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+#if NIBBLE_DEVICE_PASS
+  return __byte_perm(a, b, selector);
+#else
+  const std::uint64_t all = static_cast<std::uint64_t>(b) << 32 | a;
+  std::uint32_t out = 0;
+  for (int i = 0; i < 4; ++i) {
+    out |= static_cast<std::uint32_t>(all >> 8 * (selector >> 4 * i & 7u) & 255u) << 8 * i;
+  }
+  return out;
+#endif
+}
+
+/// The 32 bits that start at byte `address % 4` of the words before and after it: an unaligned load from shared memory.
+/// `kAlignment` is what the caller knows of the address. Reads the whole aligned words that hold the four bytes.
+template <int kAlignment>
+NIBBLE_HD inline std::uint32_t load_word(const std::uint8_t* at) {
+#if NIBBLE_DEVICE_PASS
+  if constexpr (kAlignment % 4 == 0) {
+    return *reinterpret_cast<const std::uint32_t*>(at);
+  } else {
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    const auto* words = reinterpret_cast<const std::uint32_t*>(at - (address & 3u));
+    return __funnelshift_r(words[0], words[1], static_cast<unsigned>(address & 3u) * 8u);
+  }
+#else
+  return load_u32(at);
+#endif
+}
+template <int kAlignment>
+NIBBLE_HD inline std::uint32_t load_half_word(const std::uint8_t* at) {
+#if NIBBLE_DEVICE_PASS
+  if constexpr (kAlignment % 2 == 0) return *reinterpret_cast<const std::uint16_t*>(at);
+#endif
+  return load_u16(at);
+}
+
+/// x and y as two halves of a word, x in the low one.
+struct AsHalf {
+  static constexpr int kBytes = 2;
+  static NIBBLE_HD inline std::uint32_t pair(float x, float y) {
+#if NIBBLE_DEVICE_CUDA && __CUDA_ARCH__ >= 800
+    std::uint32_t out;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(y), "f"(x));
+    return out;
+#else
+    return half_from_float(x) | static_cast<std::uint32_t>(half_from_float(y)) << 16;
+#endif
+  }
+  static NIBBLE_HD inline void store(std::uint8_t* at, float x) {
+    const auto bits = static_cast<std::uint16_t>(pair(x, 0.0f));
+    std::memcpy(__builtin_assume_aligned(at, 2), &bits, sizeof bits);
+  }
+};
+struct AsBfloat16 {
+  static constexpr int kBytes = 2;
+  static NIBBLE_HD inline std::uint32_t pair(float x, float y) {
+#if NIBBLE_DEVICE_CUDA && __CUDA_ARCH__ >= 800
+    std::uint32_t out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(y), "f"(x));
+    return out;
+#else
+    return bfloat16_from_float(x) | static_cast<std::uint32_t>(bfloat16_from_float(y)) << 16;
+#endif
+  }
+  static NIBBLE_HD inline void store(std::uint8_t* at, float x) {
+    const auto bits = static_cast<std::uint16_t>(pair(x, 0.0f));
+    std::memcpy(__builtin_assume_aligned(at, 2), &bits, sizeof bits);
+  }
+};
+struct AsFloat {
+  static constexpr int kBytes = 4;
+  static NIBBLE_HD inline void store(std::uint8_t* at, float x) { std::memcpy(__builtin_assume_aligned(at, 4), &x, sizeof x); }
+};
+
+/// Values that one 16-byte store of an output type takes: what a thread decodes at a time.
+template <class Out>
+inline constexpr int kChunk = 16 / Out::kBytes;
+
+/// The 16 bytes of a chunk.
+template <class Out>
+NIBBLE_HD inline Word16 packed(const float (&x)[kChunk<Out>]) {
+  Word16 out;
+  if constexpr (Out::kBytes == 4) {
+    for (int i = 0; i < 4; ++i) out.w[i] = float_bits(x[i]);
+  } else {
+    for (int i = 0; i < 4; ++i) out.w[i] = Out::pair(x[2 * i], x[2 * i + 1]);
+  }
+  return out;
+}
+
+/// One 16-byte store that does not displace what the caches hold for reading.
+NIBBLE_HD inline void store_streaming(std::uint8_t* at, const Word16& x) {
+#if NIBBLE_DEVICE_CUDA
+  __stcs(reinterpret_cast<uint4*>(at), make_uint4(x.w[0], x.w[1], x.w[2], x.w[3]));
+#else
+  std::memcpy(__builtin_assume_aligned(at, 16), &x, sizeof x);
+#endif
+}
+
+/// The first `count` values of a chunk to `at`, aligned to 16 bytes or only to the type.
+template <class Out>
+NIBBLE_HD inline void store_chunk(std::uint8_t* at, const float (&x)[kChunk<Out>], int count, bool aligned) {
+  if (aligned && count >= kChunk<Out>) {
+    store_streaming(at, packed<Out>(x));
+    return;
+  }
+  for (int i = 0; i < kChunk<Out>; ++i) {
+    if (i < count) Out::store(at + i * Out::kBytes, x[i]);
+  }
+}
+
+NIBBLE_HD inline bool is_aligned(const void* at, int bytes) {
+  return reinterpret_cast<std::uintptr_t>(at) % static_cast<unsigned>(bytes) == 0;
+}
+
+}  // namespace nibble::gpu
+
+#endif

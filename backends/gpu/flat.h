@@ -1,0 +1,140 @@
+// The engine for codes over the whole tensor, and the step that rebuilds nested scales before it.
+// Apart from the staged engines because codes lie in words that any chunk can load, and blocks run across rows.
+//
+// The scales' type decides whether they are read or made in the value pass: one kernel is both paths of nested weights.
+#ifndef NIBBLE_BACKENDS_GPU_FLAT_H
+#define NIBBLE_BACKENDS_GPU_FLAT_H
+
+#include "backends/gpu/bodies.h"
+#include "backends/gpu/engines.h"
+#include "backends/gpu/stage.h"
+
+#include <nibble/tensor.hpp>
+
+#include <bit>
+#include <iterator>
+
+namespace nibble::gpu {
+
+template <class F>
+inline constexpr int kFlatBits = F::kEngine == Engine::flat4 ? 4 : 8;
+
+/// The codes' values in shared memory: the format's own 16, or the weight's 256.
+template <class F>
+__device__ inline void fill_flat_codes(const float* code, float* table) {
+  if constexpr (F::kEngine == Engine::flat8) {
+    for (int i = threadIdx.x; i < 256; i += kThreads) table[i] = code[i];
+  } else if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) table[i] = F::kCodes[i];
+  }
+}
+
+/// A tile whose codes start at any value, or whose output is not aligned: value by value.
+template <class F, class Out, class Scales>
+__device__ inline void decode_flat_slowly(const std::uint8_t* src, std::int64_t index, const Scales& scales,
+                                          const float* table, std::uint8_t* dst, int first, int count) {
+  for (int v = first; v < count; v += kThreads) {
+    const std::int64_t at = index + v;
+    Out::store(dst + v * Out::kBytes, mul_rn(table[flat_code_at<kFlatBits<F>>(src, at)], scales.of(at)));
+  }
+}
+
+/// A tile of whole chunks: all loads of a thread are under way before the first is used.
+template <class F, class Out, class Scales>
+__device__ inline void decode_flat_chunks(const std::uint8_t* src, std::int64_t index, const Scales& scales,
+                                          const float* table, std::uint8_t* dst, int count) {
+  constexpr int N = kChunk<Out>, kBits = kFlatBits<F>;
+  constexpr int kSteps = kTileValues / (kThreads * N);
+  using Word = CodeWord<kBits, N>;
+  const int first = static_cast<int>(threadIdx.x) * N;
+  const auto* words = reinterpret_cast<const Word*>(src + index * kBits / 8) + threadIdx.x;
+  Word codes[kSteps];
+  float scale[kSteps];
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    const int v = s * kThreads * N + first;
+    if (v >= count) break;
+    codes[s] = words[s * kThreads];
+    scale[s] = scales.of(index + v);
+  }
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    const int v = s * kThreads * N + first;
+    if (v >= count) break;
+    float out[N];
+    decode_flat<kBits, N>(codes[s], table, scale[s], out);
+    store_streaming(dst + v * Out::kBytes, packed<Out>(out));
+  }
+}
+
+template <class F, class Out, class Scales>
+__global__ void __launch_bounds__(kThreads) flat_kernel(Rows rows, Scales scales, const float* code) {
+  constexpr int N = kChunk<Out>;
+  __shared__ float table[1 << kFlatBits<F>];
+  fill_flat_codes<F>(code, table);
+  __syncthreads();
+  const Tiling tiling(rows, kTileValues);
+  for (std::int64_t t = blockIdx.x; t < tiling.count; t += gridDim.x) {
+    const Tile tile = tiling.tile(rows, t, Out::kBytes);
+    const std::int64_t index = tile.src + tile.begin;
+    int whole = 0;
+    if (index % N == 0 && is_aligned(rows.src, alignof(CodeWord<kFlatBits<F>, N>)) && is_aligned(tile.dst, 16)) {
+      whole = tile.values - tile.values % N;
+      decode_flat_chunks<F, Out>(rows.src, index, scales, table, tile.dst, whole);
+    }
+    decode_flat_slowly<F, Out>(rows.src, index, scales, table, tile.dst, whole + static_cast<int>(threadIdx.x),
+                               tile.values);
+  }
+}
+
+template <class Scales>
+nibble_status launch_flat(const nibble_weight& w, nibble_format to, const Rows& rows, const Scales& scales,
+                          const float* code, Stream stream, nibble_text* why) {
+  const auto go = [&](auto f, auto out) {
+    const auto blocks = static_cast<std::uint64_t>(Tiling(rows, kTileValues).count);
+    return launch(flat_kernel<decltype(f), decltype(out), Scales>, {"decode codebook", blocks, kThreads}, stream, why,
+                  rows, scales, code);
+  };
+  if constexpr (std::is_same_v<Scales, StoredScales>) {
+    if (w.packed.format == NIBBLE_BLOCKWISE8) return with_types<Engine::flat8>(w.packed.format, to, go);
+  }
+  return with_types<Engine::flat4>(w.packed.format, to, go);
+}
+
+inline int shift_of(std::int64_t power_of_two) { return std::countr_zero(static_cast<std::uint64_t>(power_of_two)); }
+
+inline nibble_status decode_flat_on(const nibble_weight& w, nibble_format to, const Rows& rows, const float* scales,
+                                    Stream stream, nibble_text* why) {
+  const float* code = w.packed.format == NIBBLE_BLOCKWISE8 ? reinterpret_cast<const float*>(bytes_of(w.code)) : nullptr;
+  return launch_flat(w, to, rows, StoredScales{scales, shift_of(w.block_size)}, code, stream, why);
+}
+
+inline NestedScales nested_scales(const nibble_weight& w) {
+  return {.absmax = bytes_of(w.absmax),
+          .code = reinterpret_cast<const float*>(bytes_of(w.nested_code)),
+          .nested_absmax = reinterpret_cast<const float*>(bytes_of(w.nested_absmax)),
+          .offset = w.nested_offset,
+          .block_shift = shift_of(w.block_size),
+          .group_shift = shift_of(w.nested_block_size)};
+}
+
+inline __global__ void __launch_bounds__(kThreads) rebuild_scales_kernel(NestedScales scales, std::int64_t blocks,
+                                                                         float* out) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t b = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; b < blocks; b += step) {
+    out[b] = scales.of_block(b);
+  }
+}
+
+inline nibble_status rebuild_scales_on(const nibble_weight& w, float* out, Stream stream, nibble_text* why) {
+  if (!nested(w)) return NIBBLE_OK;
+  const std::int64_t blocks = element_count(w.absmax);
+  const auto launched = static_cast<std::uint64_t>((blocks + kThreads - 1) / kThreads);
+  return launch(rebuild_scales_kernel, {"rebuild nested scales", launched, kThreads}, stream, why, nested_scales(w),
+                blocks, out);
+}
+
+}  // namespace nibble::gpu
+
+#endif

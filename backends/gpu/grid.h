@@ -1,0 +1,79 @@
+// The engine for grid formats: blocks and the grid in shared memory, a group of 8 values (or half of one) a thread.
+// Apart from the other engines: its blocks stay and stride over the tiles, so that the grid is read once each.
+#ifndef NIBBLE_BACKENDS_GPU_GRID_H
+#define NIBBLE_BACKENDS_GPU_GRID_H
+
+#include "backends/gpu/bodies.h"
+#include "backends/gpu/engines.h"
+#include "backends/gpu/stage.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace nibble::gpu {
+
+/// A grid as data of the device: host constants cannot be indexed there.
+template <class Entry, int kSize>
+struct GridData {
+  Entry entries[kSize];
+};
+template <Grid grid>
+consteval auto biased_grid() {
+  constexpr const auto& kTable = grid_table<grid>();
+  using Entry = std::remove_cvref_t<decltype(kTable[0])>;
+  GridData<Entry, static_cast<int>(std::size(kTable))> out{};
+  for (std::size_t i = 0; i < std::size(kTable); ++i) out.entries[i] = biased_entry(kTable[i]);
+  return out;
+}
+template <Grid grid>
+__device__ const auto device_grid = biased_grid<grid>();
+
+template <Grid grid>
+inline constexpr int kGridEntries = static_cast<int>(std::size(grid_table<grid>()));
+
+template <class F, class Out>
+__global__ void __launch_bounds__(kThreads) grid_kernel(Rows rows) {
+  constexpr int N = kChunk<Out>;
+  constexpr int kTileBytes = kTileValues / F::kBlockValues * F::kBlockBytes;
+  __shared__ alignas(16) std::uint8_t blocks[kTileBytes + 16];
+  __shared__ alignas(8) typename F::Entry grid[kGridEntries<F::kGrid>];
+  for (int i = threadIdx.x; i < kGridEntries<F::kGrid>; i += kThreads) grid[i] = device_grid<F::kGrid>.entries[i];
+
+  const Tiling tiling(rows, kTileValues);
+  const int first = static_cast<int>(threadIdx.x) * N;
+  static_assert(kThreads * N % F::kBlockValues == 0);
+  for (std::int64_t t = blockIdx.x; t < tiling.count; t += gridDim.x) {
+    const Tile tile = tiling.tile(rows, t, Out::kBytes);
+    stage<kTileBytes>(rows.src + tile.src + tile.begin / F::kBlockValues * F::kBlockBytes,
+                      tile.values / F::kBlockValues * F::kBlockBytes, blocks);
+    __syncthreads();
+    const bool aligned = is_aligned(tile.dst, 16);
+#pragma unroll
+    for (int step = 0; step < kTileValues; step += kThreads * N) {
+      const int v = step + first;
+      if (v >= tile.values) break;
+      float out[N];
+      decode_grid<F, N>(blocks + (step / F::kBlockValues + first / F::kBlockValues) * F::kBlockBytes,
+                        first % F::kBlockValues, grid, out);
+      store_chunk<Out>(tile.dst + v * Out::kBytes, out, N, aligned);
+    }
+    __syncthreads();
+  }
+}
+
+inline nibble_status decode_grid_on(nibble_format from, nibble_format to, const Rows& rows, Stream stream,
+                                    nibble_text* why) {
+  return with_types<Engine::grid>(from, to, [&](auto f, auto out) {
+    const auto kernel = grid_kernel<decltype(f), decltype(out)>;
+    std::uint32_t resident = 0;
+    if (const nibble_status s = resident_blocks(reinterpret_cast<const void*>(kernel), kThreads, 0, &resident, why)) {
+      return s;
+    }
+    const auto tiles = static_cast<std::uint64_t>(Tiling(rows, kTileValues).count);
+    return launch(kernel, {"decode grid", std::min<std::uint64_t>(tiles, resident), kThreads}, stream, why, rows);
+  });
+}
+
+}  // namespace nibble::gpu
+
+#endif

@@ -1,0 +1,55 @@
+// A tile of packed bytes from global to shared memory.
+// Apart from the engines because blocks of 18, 34, 66 or 210 bytes defeat aligned loads in each of them alike.
+#ifndef NIBBLE_BACKENDS_GPU_STAGE_H
+#define NIBBLE_BACKENDS_GPU_STAGE_H
+
+#include "backends/gpu/device.h"
+
+#include <cstdint>
+
+namespace nibble::gpu {
+
+/// Threads of every decode kernel's block, and values that it decodes between two barriers.
+inline constexpr int kThreads = 256;
+inline constexpr int kTileValues = 8192;
+
+/// Copies with words of one size as far as they go, and the rest by bytes. Up to kHeld loads are in flight a thread.
+template <class Word, int kHeld>
+__device__ inline void stage_as(const std::uint8_t* src, int bytes, std::uint8_t* shared) {
+  const int words = bytes / static_cast<int>(sizeof(Word));
+  const auto* from = reinterpret_cast<const Word*>(src);
+  auto* to = reinterpret_cast<Word*>(shared);
+  for (int first = threadIdx.x; first < words; first += kHeld * kThreads) {
+    Word held[kHeld];
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (first + i * kThreads < words) held[i] = from[first + i * kThreads];
+    }
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (first + i * kThreads < words) to[first + i * kThreads] = held[i];
+    }
+  }
+  const int rest = words * static_cast<int>(sizeof(Word)) + static_cast<int>(threadIdx.x);
+  if (rest < bytes) shared[rest] = src[rest];
+}
+
+/// Copies `bytes` to shared memory that is aligned to 16, with the widest loads that the source's address allows.
+/// kMost is the largest number of bytes that a caller asks for. The caller synchronizes.
+template <int kMost>
+__device__ inline void stage(const std::uint8_t* src, int bytes, std::uint8_t* shared) {
+  constexpr int kHeld = (kMost + 16 * kThreads - 1) / (16 * kThreads);
+  if (is_aligned(src, 16)) {
+    stage_as<Word16, kHeld>(src, bytes, shared);
+  } else if (is_aligned(src, 8)) {
+    stage_as<Word8, 2>(src, bytes, shared);
+  } else if (is_aligned(src, 2)) {
+    stage_as<std::uint16_t, 4>(src, bytes, shared);
+  } else {
+    stage_as<std::uint8_t, 4>(src, bytes, shared);
+  }
+}
+
+}  // namespace nibble::gpu
+
+#endif
