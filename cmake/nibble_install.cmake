@@ -8,9 +8,7 @@ target_include_directories(nibble_headers INTERFACE
 set_target_properties(nibble_headers PROPERTIES EXPORT_NAME headers)
 
 install(TARGETS nibble nibble_headers EXPORT nibble-targets)
-if(TARGET nibble_command)
 install(TARGETS nibble_command)
-endif()
 install(TARGETS nibble_cpu LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/nibble)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/nibble DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT nibble-targets NAMESPACE nibble:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/nibble)

@@ -31,7 +31,7 @@ PUBLIC = {
 RARE = {
     r"\bgetenv\s*\(": ["dispatch/overrides.cpp"],
     r"\bdlopen\s*\(": ["dispatch/loader.cpp"],
-    r"\b__(CUDACC|HIPCC|CUDA_ARCH|HIP_DEVICE_COMPILE)__\b": ["core/numeric.h", "backends/gpu/runtime.h"],
+    r"\b__(CUDACC|HIPCC|CUDA_ARCH|HIP_DEVICE_COMPILE)__\b": ["core/numeric.h", "backends/gpu/device.h"],
     r"<tbb/|<oneapi/tbb": ["backends/cpu/threads.h", "backends/cpu/threads.cpp"],
 }
 SUFFIXES = {".h", ".hpp", ".cpp", ".cu", ".cuh"}

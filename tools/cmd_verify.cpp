@@ -142,8 +142,9 @@ Check& check_for(std::vector<Check>& checks, const char* kernel, Device device, 
 }
 
 /// Every kernel that takes this piece on this device.
-void check_on_device(const Context& context, const PlacedWeight& placed, Device device, Piece piece, Format type,
+void check_on_device(const Context& context, const PlacedWeight& placed, Piece piece, Format type,
                      std::span<const std::uint8_t> expected, TensorReport& report) {
+  const Device device = device_of(placed.view().packed);
   for (const KernelRecord& record : context.registry.kernels()) {
     const nibble_kernel& k = *record.kernel;
     if (k.op != NIBBLE_OP_DEQUANTIZE || k.device_type != device.type || k.name == kReference) continue;
@@ -163,13 +164,12 @@ TensorReport verify_tensor(const Context& context, const FileTensor& tensor, Pro
   TensorReport report{&tensor, {}};
   for (const Piece piece : pieces_of(tensor.weight)) {
     const Weight weight = slice(tensor.weight, piece);
-    for (const Device device : context.devices) {
-      const PlacedWeight placed(context.registry, weight, device);
-      for (const Format type : kResultTypes) {
-        if (interrupted()) fail(kCheckFailed, "verification is not finished: interrupted");
-        const std::vector<std::uint8_t> expected = reference_values(context.registry, weight, type);
-        check_on_device(context, placed, device, piece, type, expected, report);
-      }
+    std::vector<PlacedWeight> placed;
+    for (const Device device : context.devices) placed.emplace_back(context.registry, weight, device);
+    for (const Format type : kResultTypes) {
+      if (interrupted()) fail(kCheckFailed, "verification is not finished: interrupted");
+      const std::vector<std::uint8_t> expected = reference_values(context.registry, weight, type);
+      for (const PlacedWeight& p : placed) check_on_device(context, p, piece, type, expected, report);
     }
     progress.advance(tensor.name, static_cast<std::uint64_t>(piece.count));
   }

@@ -25,7 +25,7 @@ struct RequestSpec {
   bool transposed = false;
   std::vector<std::int64_t> repeat = {1, 1};
   nibble_math math = NIBBLE_MATH_DEFAULT;
-  Device device;
+  Device device{};
 };
 
 /// Statistics with one block size: codes over the whole tensor.

@@ -2,6 +2,7 @@
 // Apart from plugin.cpp so that each list stays short; the code behind all rows of an operation is the same.
 #include "backends/cuda/products.h"
 
+#include "backends/gpu/dequantize.h"
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/linear.h"
 #include "backends/gpu/out_prod.h"
@@ -23,8 +24,6 @@ constexpr nibble_format kFormats[] = {
     NIBBLE_FORMATS(NIBBLE_ID)
 #undef NIBBLE_ID
 };
-constexpr nibble_format kTypes[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16};
-
 enum class Shape : std::uint8_t { any, matrix, batch };
 
 /// What a row runs.
@@ -34,7 +33,8 @@ struct Product {
 };
 const Product& product_of(const nibble_kernel* k) { return *static_cast<const Product*>(k->self); }
 
-nibble_status supports(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_text* why) {
+nibble_status supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r, nibble_text* why) {
+  if (const nibble_status s = gpu::device_has_code(k, caps, r, why); s != NIBBLE_OK) return s;
   const bool batch = r->dst.shape[2] != 1 || r->dst.shape[3] != 1;
   const Shape shape = product_of(k).shape;
   if (shape == Shape::matrix && batch) {
@@ -72,8 +72,8 @@ constexpr nibble_kernel row(nibble_op op, const char* name, std::uint32_t rank, 
           .isa = 0,
           .formats = kFormats,
           .format_count = std::size(kFormats),
-          .types = kTypes,
-          .type_count = std::size(kTypes),
+          .types = gpu::kResultTypes,
+          .type_count = std::size(gpu::kResultTypes),
           .self = &self,
           .supports = supports,
           .query = query,

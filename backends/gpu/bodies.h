@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 namespace nibble::gpu {
 
@@ -19,6 +20,20 @@ namespace nibble::gpu {
 NIBBLE_HD inline float float_of_byte(std::uint32_t word, int i, float bias) {
   const std::uint32_t bits = pick_bytes(word, 0x4b000000u, 0x7440u | static_cast<std::uint32_t>(i));
   return add_rn(float_from_bits(bits), -(8388608.0f + bias));
+}
+
+/// Code i of a format as a float. A device cannot index the constants, so i is one too.
+template <class F, int i>
+inline constexpr float kCodeValue = static_cast<float>(F::kCodes[i]);
+
+/// All 16 codes of a format.
+template <class F, int... i>
+NIBBLE_HD inline void fill_codes(float* table, std::integer_sequence<int, i...>) {
+  ((table[i] = kCodeValue<F, i>), ...);
+}
+template <class F>
+NIBBLE_HD inline void fill_codes(float* table) {
+  fill_codes<F>(table, std::make_integer_sequence<int, 16>{});
 }
 
 // ---- runs
@@ -81,10 +96,10 @@ template <class F, int N>
 NIBBLE_HD inline void decode_run(const std::uint8_t* block, const Run& run, int l, const RunScale<F>& scale,
                                  const float* table, float (&out)[N]) {
   constexpr bool kSigned = requires { F::kSigned; };
-#pragma unroll
+  NIBBLE_UNROLL
   for (int four = 0; four < N; four += 4) {
     const std::uint32_t codes = run_codes4<F>(block, run, l + four) ^ (kSigned ? 0x80808080u : 0u);
-#pragma unroll
+    NIBBLE_UNROLL
     for (int i = 0; i < 4; ++i) {
       float& y = out[four + i];
       if constexpr (F::kCombine == Combine::table) {
@@ -110,7 +125,7 @@ NIBBLE_HD constexpr Entry biased_entry(Entry e) {
 template <class F, int N>
 NIBBLE_HD inline void decode_grid(const std::uint8_t* block, int j, const typename F::Entry* grid, float (&out)[N]) {
   const GridGroup g = F::group(block, j / 8);
-#pragma unroll
+  NIBBLE_UNROLL
   for (int four = 0; four < N; four += 4) {
     const int half = N == 8 ? four / 4 : j / 4 & 1;
     std::uint32_t entry = 0;
@@ -120,7 +135,7 @@ NIBBLE_HD inline void decode_grid(const std::uint8_t* block, int j, const typena
       entry = grid[half == 0 ? g.index[0] : g.index[1]];
     }
     const std::uint32_t signs = g.signs >> 4 * half;
-#pragma unroll
+    NIBBLE_UNROLL
     for (int i = 0; i < 4; ++i) {
       float v = float_of_byte(entry, i, 128.0f);
       if constexpr (F::kHasDelta) v = add_rn(v, g.delta);
@@ -146,14 +161,37 @@ NIBBLE_HD inline void decode_base3_four(const std::uint8_t* block, int j, float 
   // Two bytes at a time, each in 16 bits: digit = ((byte * power) % 256) * 3 / 256.
   const std::uint32_t even = ((word & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u >> 8 & 0x00030003u;
   const std::uint32_t odd = ((word >> 8 & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u & 0x03000300u;
-#pragma unroll
+  NIBBLE_UNROLL
   for (int i = 0; i < 4; ++i) out[i] = mul_rn(float_of_byte(even | odd, i, 1.0f), scale);
 }
 
 template <class F, int N>
 NIBBLE_HD inline void decode_base3(const std::uint8_t* block, int j, float scale, float (&out)[N]) {
-#pragma unroll
+  NIBBLE_UNROLL
   for (int four = 0; four < N; four += 4) decode_base3_four<F>(block, j + four, scale, out + four);
+}
+
+// ---- elements
+
+/// N elements as they lie in memory: 8, 16 or 32 bytes.
+struct alignas(16) Word32 {
+  std::uint32_t w[8];
+};
+template <int kBytes, int N>
+using ElementWord =
+    std::conditional_t<kBytes * N == 32, Word32, std::conditional_t<kBytes * N == 16, Word16, Word8>>;
+
+/// A format gives its value by the element's bytes; their order in a word is the same on host and device.
+template <class F, int N>
+NIBBLE_HD inline void decode_elements(const ElementWord<F::kBlockBytes, N>& x, float (&out)[N]) {
+  NIBBLE_UNROLL
+  for (int i = 0; i < N; ++i) {
+    const std::uint32_t word = x.w[i * F::kBlockBytes / 4];
+    const std::uint32_t bits = F::kBlockBytes == 4 || i % 2 == 0 ? word : word >> 16;
+    const std::uint8_t bytes[4] = {static_cast<std::uint8_t>(bits), static_cast<std::uint8_t>(bits >> 8),
+                                   static_cast<std::uint8_t>(bits >> 16), static_cast<std::uint8_t>(bits >> 24)};
+    out[i] = F::value(bytes, 0);
+  }
 }
 
 // ---- codes over the whole tensor
@@ -173,7 +211,7 @@ NIBBLE_HD inline std::uint32_t flat_code(std::uint32_t word, int i) {
 /// The N values of a word whose codes are all of one block.
 template <int kBits, int N>
 NIBBLE_HD inline void decode_flat(const CodeWord<kBits, N>& codes, const float* table, float scale, float (&out)[N]) {
-#pragma unroll
+  NIBBLE_UNROLL
   for (int i = 0; i < N; ++i) {
     if constexpr (kBits * N == 64) {
       out[i] = mul_rn(table[flat_code<kBits>(codes.w[i / 4], i % 4)], scale);

@@ -9,9 +9,16 @@
 #include <cstring>
 
 #if defined(__CUDA_ARCH__)
-#define NIBBLE_DEVICE_CUDA 1
+#define NIBBLE_CUDA_PASS 1
 #else
-#define NIBBLE_DEVICE_CUDA 0
+#define NIBBLE_CUDA_PASS 0
+#endif
+
+// Device code unrolls loops whose array indexes must be constants; a host compiler is left to itself.
+#if NIBBLE_DEVICE_PASS
+#define NIBBLE_UNROLL _Pragma("unroll")
+#else
+#define NIBBLE_UNROLL
 #endif
 
 namespace nibble::gpu {
@@ -66,7 +73,7 @@ NIBBLE_HD inline std::uint32_t load_half_word(const std::uint8_t* at) {
 struct AsHalf {
   static constexpr int kBytes = 2;
   static NIBBLE_HD inline std::uint32_t pair(float x, float y) {
-#if NIBBLE_DEVICE_CUDA && __CUDA_ARCH__ >= 800
+#if NIBBLE_CUDA_PASS && __CUDA_ARCH__ >= 800
     std::uint32_t out;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(y), "f"(x));
     return out;
@@ -82,7 +89,7 @@ struct AsHalf {
 struct AsBfloat16 {
   static constexpr int kBytes = 2;
   static NIBBLE_HD inline std::uint32_t pair(float x, float y) {
-#if NIBBLE_DEVICE_CUDA && __CUDA_ARCH__ >= 800
+#if NIBBLE_CUDA_PASS && __CUDA_ARCH__ >= 800
     std::uint32_t out;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(y), "f"(x));
     return out;
@@ -109,8 +116,10 @@ template <class Out>
 NIBBLE_HD inline Word16 packed(const float (&x)[kChunk<Out>]) {
   Word16 out;
   if constexpr (Out::kBytes == 4) {
+    NIBBLE_UNROLL
     for (int i = 0; i < 4; ++i) out.w[i] = float_bits(x[i]);
   } else {
+    NIBBLE_UNROLL
     for (int i = 0; i < 4; ++i) out.w[i] = Out::pair(x[2 * i], x[2 * i + 1]);
   }
   return out;
@@ -118,23 +127,11 @@ NIBBLE_HD inline Word16 packed(const float (&x)[kChunk<Out>]) {
 
 /// One 16-byte store that does not displace what the caches hold for reading.
 NIBBLE_HD inline void store_streaming(std::uint8_t* at, const Word16& x) {
-#if NIBBLE_DEVICE_CUDA
+#if NIBBLE_CUDA_PASS
   __stcs(reinterpret_cast<uint4*>(at), make_uint4(x.w[0], x.w[1], x.w[2], x.w[3]));
 #else
   std::memcpy(__builtin_assume_aligned(at, 16), &x, sizeof x);
 #endif
-}
-
-/// The first `count` values of a chunk to `at`, aligned to 16 bytes or only to the type.
-template <class Out>
-NIBBLE_HD inline void store_chunk(std::uint8_t* at, const float (&x)[kChunk<Out>], int count, bool aligned) {
-  if (aligned && count >= kChunk<Out>) {
-    store_streaming(at, packed<Out>(x));
-    return;
-  }
-  for (int i = 0; i < kChunk<Out>; ++i) {
-    if (i < count) Out::store(at + i * Out::kBytes, x[i]);
-  }
 }
 
 NIBBLE_HD inline bool is_aligned(const void* at, int bytes) {

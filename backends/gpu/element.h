@@ -1,59 +1,60 @@
 // The engine for values that are stored as themselves: loads as wide as a chunk, conversion, 16-byte stores.
-// Apart from the staged engines because element formats need no shared memory and rows of any length.
+// Apart from the staged engines because element formats need no shared memory and have rows of any length.
 #ifndef NIBBLE_BACKENDS_GPU_ELEMENT_H
 #define NIBBLE_BACKENDS_GPU_ELEMENT_H
 
+#include "backends/gpu/bodies.h"
 #include "backends/gpu/engines.h"
 #include "backends/gpu/stage.h"
 
 namespace nibble::gpu {
 
-/// The bytes of N neighbouring elements, with the alignment of the widest load that they fill.
-template <int kBytes>
-struct alignas(kBytes < 16 ? kBytes : 16) Elements {
-  std::uint8_t bytes[kBytes];
-};
+inline constexpr int kElementSteps = 4;
+template <class Out>
+inline constexpr int kElementTile = kThreads * kChunk<Out> * kElementSteps;
+
+/// Whole chunks: all loads of a thread are under way before the first is used.
+template <class F, class Out>
+__device__ inline void decode_element_chunks(const std::uint8_t* src, std::uint8_t* dst, int count) {
+  constexpr int N = kChunk<Out>;
+  using Chunk = ElementWord<F::kBlockBytes, N>;
+  const auto* chunks = reinterpret_cast<const Chunk*>(src) + threadIdx.x;
+  Chunk held[kElementSteps];
+#pragma unroll
+  for (int s = 0; s < kElementSteps; ++s) {
+    if ((s * kThreads + static_cast<int>(threadIdx.x)) * N < count) held[s] = chunks[s * kThreads];
+  }
+#pragma unroll
+  for (int s = 0; s < kElementSteps; ++s) {
+    const int v = (s * kThreads + static_cast<int>(threadIdx.x)) * N;
+    if (v >= count) break;
+    float out[N];
+    decode_elements<F, N>(held[s], out);
+    store_streaming(dst + v * Out::kBytes, packed<Out>(out));
+  }
+}
 
 template <class F, class Out>
-__global__ void __launch_bounds__(kThreads) element_kernel(Rows rows) {
+__global__ void __launch_bounds__(kThreads) element_kernel(Tiles tiles) {
   constexpr int N = kChunk<Out>;
-  constexpr int kSteps = 4;
-  using Chunk = Elements<N * F::kBlockBytes>;
-  const Tiling tiling(rows, kThreads * N * kSteps);
-  for (std::int64_t t = blockIdx.x; t < tiling.count; t += gridDim.x) {
-    const Tile tile = tiling.tile(rows, t, Out::kBytes);
-    const std::uint8_t* src = rows.src + tile.src + tile.begin * F::kBlockBytes;
-    const bool src_aligned = is_aligned(src, alignof(Chunk)), dst_aligned = is_aligned(tile.dst, 16);
-    Chunk held[kSteps];
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const int v = (s * kThreads + static_cast<int>(threadIdx.x)) * N;
-      if (src_aligned && v + N <= tile.values) {
-        held[s] = *reinterpret_cast<const Chunk*>(src + v * F::kBlockBytes);
-      } else {
-#pragma unroll
-        for (int b = 0; b < N * F::kBlockBytes; ++b) {
-          held[s].bytes[b] = v + b / F::kBlockBytes < tile.values ? src[v * F::kBlockBytes + b] : std::uint8_t{0};
-        }
-      }
-    }
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const int v = (s * kThreads + static_cast<int>(threadIdx.x)) * N;
-      float out[N];
-#pragma unroll
-      for (int i = 0; i < N; ++i) out[i] = F::value(held[s].bytes + i * F::kBlockBytes, 0);
-      store_chunk<Out>(tile.dst + v * Out::kBytes, out, tile.values - v, dst_aligned);
-    }
+  const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);
+  const std::uint8_t* src = tiles.rows.src + tile.src + tile.begin * F::kBlockBytes;
+  int whole = 0;
+  if (is_aligned(src, alignof(ElementWord<F::kBlockBytes, N>)) && is_aligned(tile.dst, 16)) {
+    whole = tile.values - tile.values % N;
+    decode_element_chunks<F, Out>(src, tile.dst, whole);
+  }
+#pragma unroll 1
+  for (int v = whole + static_cast<int>(threadIdx.x); v < tile.values; v += kThreads) {
+    Out::store(tile.dst + v * Out::kBytes, F::value(src + v * F::kBlockBytes, 0));
   }
 }
 
 inline nibble_status decode_element_on(nibble_format from, nibble_format to, const Rows& rows, Stream stream,
                                        nibble_text* why) {
   return with_types<Engine::element>(from, to, [&](auto f, auto out) {
-    constexpr int kValues = kThreads * kChunk<decltype(out)> * 4;
-    const auto blocks = static_cast<std::uint64_t>(Tiling(rows, kValues).count);
-    return launch(element_kernel<decltype(f), decltype(out)>, {"decode elements", blocks, kThreads}, stream, why, rows);
+    return launch_tiles(element_kernel<decltype(f), decltype(out)>, "decode elements", kThreads,
+                        kElementTile<decltype(out)>, rows, stream, why);
   });
 }
 

@@ -36,6 +36,15 @@ nibble_status with_types(nibble_format from, nibble_format to, Visit&& visit) {
   return status;
 }
 
+/// Launches a kernel whose first argument is its tiles, one a block.
+template <class Kernel, class... Arguments>
+nibble_status launch_tiles(Kernel kernel, const char* name, std::uint32_t threads, int tile_values, const Rows& rows,
+                           Stream stream, nibble_text* why, const Arguments&... arguments) {
+  return in_pieces(rows, tile_values, [&](const Tiles& tiles) {
+    return launch(kernel, {name, tiles.count, threads}, stream, why, tiles, arguments...);
+  });
+}
+
 }  // namespace nibble::gpu
 
 #endif

@@ -25,8 +25,7 @@ __device__ inline void fill_flat_codes(const float* code, float* table) {
   if constexpr (F::kEngine == Engine::flat8) {
     for (int i = threadIdx.x; i < 256; i += kThreads) table[i] = code[i];
   } else if (threadIdx.x == 0) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) table[i] = F::kCodes[i];
+    fill_codes<F>(table);
   }
 }
 
@@ -69,32 +68,28 @@ __device__ inline void decode_flat_chunks(const std::uint8_t* src, std::int64_t 
 }
 
 template <class F, class Out, class Scales>
-__global__ void __launch_bounds__(kThreads) flat_kernel(Rows rows, Scales scales, const float* code) {
+__global__ void __launch_bounds__(kThreads) flat_kernel(Tiles tiles, Scales scales, const float* code) {
   constexpr int N = kChunk<Out>;
   __shared__ float table[1 << kFlatBits<F>];
   fill_flat_codes<F>(code, table);
   __syncthreads();
-  const Tiling tiling(rows, kTileValues);
-  for (std::int64_t t = blockIdx.x; t < tiling.count; t += gridDim.x) {
-    const Tile tile = tiling.tile(rows, t, Out::kBytes);
-    const std::int64_t index = tile.src + tile.begin;
-    int whole = 0;
-    if (index % N == 0 && is_aligned(rows.src, alignof(CodeWord<kFlatBits<F>, N>)) && is_aligned(tile.dst, 16)) {
-      whole = tile.values - tile.values % N;
-      decode_flat_chunks<F, Out>(rows.src, index, scales, table, tile.dst, whole);
-    }
-    decode_flat_slowly<F, Out>(rows.src, index, scales, table, tile.dst, whole + static_cast<int>(threadIdx.x),
-                               tile.values);
+  const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);
+  const std::uint8_t* src = tiles.rows.src;
+  const std::int64_t index = tile.src + tile.begin;
+  int whole = 0;
+  if (index % N == 0 && is_aligned(src, alignof(CodeWord<kFlatBits<F>, N>)) && is_aligned(tile.dst, 16)) {
+    whole = tile.values - tile.values % N;
+    decode_flat_chunks<F, Out>(src, index, scales, table, tile.dst, whole);
   }
+  decode_flat_slowly<F, Out>(src, index, scales, table, tile.dst, whole + static_cast<int>(threadIdx.x), tile.values);
 }
 
 template <class Scales>
 nibble_status launch_flat(const nibble_weight& w, nibble_format to, const Rows& rows, const Scales& scales,
                           const float* code, Stream stream, nibble_text* why) {
   const auto go = [&](auto f, auto out) {
-    const auto blocks = static_cast<std::uint64_t>(Tiling(rows, kTileValues).count);
-    return launch(flat_kernel<decltype(f), decltype(out), Scales>, {"decode codebook", blocks, kThreads}, stream, why,
-                  rows, scales, code);
+    return launch_tiles(flat_kernel<decltype(f), decltype(out), Scales>, "decode codebook", kThreads, kTileValues, rows,
+                        stream, why, scales, code);
   };
   if constexpr (std::is_same_v<Scales, StoredScales>) {
     if (w.packed.format == NIBBLE_BLOCKWISE8) return with_types<Engine::flat8>(w.packed.format, to, go);
@@ -119,8 +114,8 @@ inline NestedScales nested_scales(const nibble_weight& w) {
           .group_shift = shift_of(w.nested_block_size)};
 }
 
-inline __global__ void __launch_bounds__(kThreads) rebuild_scales_kernel(NestedScales scales, std::int64_t blocks,
-                                                                         float* out) {
+template <class Scales>
+__global__ void __launch_bounds__(kThreads) rebuild_scales_kernel(Scales scales, std::int64_t blocks, float* out) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t b = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; b < blocks; b += step) {
     out[b] = scales.of_block(b);
@@ -131,7 +126,7 @@ inline nibble_status rebuild_scales_on(const nibble_weight& w, float* out, Strea
   if (!nested(w)) return NIBBLE_OK;
   const std::int64_t blocks = element_count(w.absmax);
   const auto launched = static_cast<std::uint64_t>((blocks + kThreads - 1) / kThreads);
-  return launch(rebuild_scales_kernel, {"rebuild nested scales", launched, kThreads}, stream, why, nested_scales(w),
+  return launch(rebuild_scales_kernel<NestedScales>, {"rebuild nested scales", launched, kThreads}, stream, why, nested_scales(w),
                 blocks, out);
 }
 

@@ -32,31 +32,22 @@ template <Grid grid>
 inline constexpr int kGridEntries = static_cast<int>(std::size(grid_table<grid>()));
 
 template <class F, class Out>
-__global__ void __launch_bounds__(kThreads) grid_kernel(Rows rows) {
+__global__ void __launch_bounds__(kThreads, kResident) grid_kernel(Tiles tiles) {
   constexpr int N = kChunk<Out>;
-  constexpr int kTileBytes = kTileValues / F::kBlockValues * F::kBlockBytes;
-  __shared__ alignas(16) std::uint8_t blocks[kTileBytes + 16];
+  __shared__ alignas(16) std::uint8_t blocks[kTileBytes<F> + 16];
   __shared__ alignas(8) typename F::Entry grid[kGridEntries<F::kGrid>];
   for (int i = threadIdx.x; i < kGridEntries<F::kGrid>; i += kThreads) grid[i] = device_grid<F::kGrid>.entries[i];
 
-  const Tiling tiling(rows, kTileValues);
   const int first = static_cast<int>(threadIdx.x) * N;
   static_assert(kThreads * N % F::kBlockValues == 0);
-  for (std::int64_t t = blockIdx.x; t < tiling.count; t += gridDim.x) {
-    const Tile tile = tiling.tile(rows, t, Out::kBytes);
-    stage<kTileBytes>(rows.src + tile.src + tile.begin / F::kBlockValues * F::kBlockBytes,
-                      tile.values / F::kBlockValues * F::kBlockBytes, blocks);
+  for (std::uint32_t t = blockIdx.x; t < tiles.count; t += gridDim.x) {
+    const Tile tile = tiles.tile(t, Out::kBytes);
+    stage_blocks<F>(tiles, tile, blocks);
     __syncthreads();
-    const bool aligned = is_aligned(tile.dst, 16);
-#pragma unroll
-    for (int step = 0; step < kTileValues; step += kThreads * N) {
-      const int v = step + first;
-      if (v >= tile.values) break;
-      float out[N];
+    store_tile<Out>(tile, [&](int step, float (&out)[N]) {
       decode_grid<F, N>(blocks + (step / F::kBlockValues + first / F::kBlockValues) * F::kBlockBytes,
                         first % F::kBlockValues, grid, out);
-      store_chunk<Out>(tile.dst + v * Out::kBytes, out, N, aligned);
-    }
+    });
     __syncthreads();
   }
 }
@@ -69,8 +60,9 @@ inline nibble_status decode_grid_on(nibble_format from, nibble_format to, const 
     if (const nibble_status s = resident_blocks(reinterpret_cast<const void*>(kernel), kThreads, 0, &resident, why)) {
       return s;
     }
-    const auto tiles = static_cast<std::uint64_t>(Tiling(rows, kTileValues).count);
-    return launch(kernel, {"decode grid", std::min<std::uint64_t>(tiles, resident), kThreads}, stream, why, rows);
+    return in_pieces(rows, kTileValues, [&](const Tiles& tiles) {
+      return launch(kernel, {"decode grid", std::min(tiles.count, resident), kThreads}, stream, why, tiles);
+    });
   });
 }
 

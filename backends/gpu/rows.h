@@ -45,40 +45,61 @@ constexpr Rows flattened(Rows r, std::int64_t block_values, std::int64_t block_u
 
 /// A piece of a row.
 struct Tile {
-  std::int64_t src;     ///< source position of its row
-  std::uint8_t* dst;    ///< its own first value's place
-  std::int64_t begin;   ///< its first value, counted in the row
+  std::int64_t src;    ///< source position of its row
+  std::int64_t begin;  ///< its first value, counted in the row
+  std::uint8_t* dst;   ///< its own first value's place
   int values;
 };
 
-/// Rows cut into pieces of at most `tile_values`; the last of each row may be shorter.
-struct Tiling {
-  std::int64_t per_row;
-  std::int64_t count;
-  int tile_values;
+/// Rows cut into tiles of at most `tile_values`, so few that a grid of blocks can number them; the last tile of each
+/// row may be shorter.
+struct Tiles {
+  Rows rows;
+  std::uint32_t tile_values;
+  std::uint32_t per_row;
+  std::uint32_t count;
 
-  NIBBLE_HD constexpr Tiling(const Rows& r, int values)
-      : per_row((r.values + values - 1) / values), count(per_row * r.rows()), tile_values(values) {}
-
-  [[nodiscard]] NIBBLE_HD constexpr Tile tile(const Rows& r, std::int64_t index, int dst_value_bytes) const {
-    Tile t{.src = r.first, .dst = r.dst, .begin = index * tile_values, .values = tile_values};
+  [[nodiscard]] NIBBLE_HD constexpr Tile tile(std::uint32_t index, int dst_value_bytes) const {
+    Tile t{.src = rows.first, .begin = 0, .dst = rows.dst, .values = static_cast<int>(tile_values)};
     if (count != per_row) {
-      // Divisions of 64 bits cost as much as decoding a few values, and most calls are one flat row.
-      std::int64_t row = index / per_row;
-      t.begin = (index - row * per_row) * tile_values;
+      std::uint32_t row = index / per_row;
+      index -= row * per_row;
       for (int d = 0; d < 3; ++d) {
-        const std::int64_t next = row / r.count[d];
-        t.src += (row - next * r.count[d]) * r.src_stride[d];
-        t.dst += (row - next * r.count[d]) * r.dst_stride[d];
+        const auto n = static_cast<std::uint32_t>(rows.count[d]);
+        const std::uint32_t next = row / n;
+        t.src += (row - next * n) * rows.src_stride[d];
+        t.dst += (row - next * n) * rows.dst_stride[d];
         row = next;
       }
     }
-    const std::int64_t left = r.values - t.begin;
-    if (left < t.values) t.values = static_cast<int>(left);
+    t.begin = static_cast<std::int64_t>(index) * tile_values;
+    if (rows.values - t.begin < t.values) t.values = static_cast<int>(rows.values - t.begin);
     t.dst += t.begin * dst_value_bytes;
     return t;
   }
 };
+
+/// The most blocks of a grid.
+inline constexpr std::int64_t kMostTiles = 0x7fffffff;
+
+/// Calls launch(tiles) for the rows, in halves where there are more tiles than a grid has blocks, until one fails.
+/// No single row comes near that: it would be 10^13 values.
+template <class Launch>
+nibble_status in_pieces(const Rows& r, int tile_values, const Launch& launch) {
+  const std::int64_t per_row = (r.values + tile_values - 1) / tile_values;
+  if (r.rows() <= kMostTiles / per_row || r.rows() == 1) {
+    return launch(Tiles{r, static_cast<std::uint32_t>(tile_values), static_cast<std::uint32_t>(per_row),
+                        static_cast<std::uint32_t>(per_row * r.rows())});
+  }
+  const int d = r.count[2] > 1 ? 2 : r.count[1] > 1 ? 1 : 0;
+  Rows head = r, tail = r;
+  head.count[d] /= 2;
+  tail.count[d] -= head.count[d];
+  tail.first += head.count[d] * r.src_stride[d];
+  tail.dst += head.count[d] * r.dst_stride[d];
+  const nibble_status s = in_pieces(head, tile_values, launch);
+  return s != NIBBLE_OK ? s : in_pieces(tail, tile_values, launch);
+}
 
 }  // namespace nibble::gpu
 

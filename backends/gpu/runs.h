@@ -7,19 +7,7 @@
 #include "backends/gpu/engines.h"
 #include "backends/gpu/stage.h"
 
-#include <utility>
-
 namespace nibble::gpu {
-
-template <class F>
-inline constexpr int kTileBytes = kTileValues / F::kBlockValues * F::kBlockBytes;
-
-/// The 16 codes of a format as floats, by one thread: constants cannot be indexed on a device.
-template <class F>
-__device__ inline void fill_codes(float* table) {
-#pragma unroll
-  for (int i = 0; i < 16; ++i) table[i] = static_cast<float>(F::kCodes[i]);
-}
 
 template <class F>
 __device__ inline void make_scales(const std::uint8_t* blocks, int values, RunScale<F>* scales) {
@@ -37,44 +25,35 @@ __device__ inline void decode_staged_runs(const std::uint8_t* blocks, const RunS
   static_assert(kThreads * N % F::kBlockValues == 0);
   const int first = static_cast<int>(threadIdx.x) * N;
   const Run run = F::run(first % F::kBlockValues / F::kRunLength);
-  const bool aligned = is_aligned(tile.dst, 16);
-#pragma unroll
-  for (int step = 0; step < kTileValues; step += kThreads * N) {
-    const int v = step + first;
-    if (v >= tile.values) break;
-    float out[N];
-    decode_run<F, N>(blocks + step / F::kBlockValues * F::kBlockBytes + first / F::kBlockValues * F::kBlockBytes, run,
-                     first % F::kRunLength, scales[step / F::kRunLength + first / F::kRunLength], table, out);
-    store_chunk<Out>(tile.dst + v * Out::kBytes, out, N, aligned);
-  }
+  blocks += first / F::kBlockValues * F::kBlockBytes;
+  scales += first / F::kRunLength;
+  store_tile<Out>(tile, [&](int step, float (&out)[N]) {
+    decode_run<F, N>(blocks + step / F::kBlockValues * F::kBlockBytes, run, first % F::kRunLength,
+                     scales[step / F::kRunLength], table, out);
+  });
 }
 
 template <class F, class Out>
-__global__ void __launch_bounds__(kThreads) runs_kernel(Rows rows) {
+__global__ void __launch_bounds__(kThreads, kResident) runs_kernel(Tiles tiles) {
   __shared__ alignas(16) std::uint8_t blocks[kTileBytes<F> + 16];
   __shared__ RunScale<F> scales[kTileValues / F::kRunLength];
   __shared__ float table[F::kCombine == Combine::table ? 16 : 1];
   if constexpr (F::kCombine == Combine::table) {
     if (threadIdx.x == 0) fill_codes<F>(table);
   }
-  const Tiling tiling(rows, kTileValues);
-  for (std::int64_t t = blockIdx.x; t < tiling.count; t += gridDim.x) {
-    const Tile tile = tiling.tile(rows, t, Out::kBytes);
-    stage<kTileBytes<F>>(rows.src + tile.src + tile.begin / F::kBlockValues * F::kBlockBytes,
-                         tile.values / F::kBlockValues * F::kBlockBytes, blocks);
-    __syncthreads();
-    make_scales<F>(blocks, tile.values, scales);
-    __syncthreads();
-    decode_staged_runs<F, Out>(blocks, scales, table, tile);
-    __syncthreads();
-  }
+  const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);
+  stage_blocks<F>(tiles, tile, blocks);
+  __syncthreads();
+  make_scales<F>(blocks, tile.values, scales);
+  __syncthreads();
+  decode_staged_runs<F, Out>(blocks, scales, table, tile);
 }
 
 inline nibble_status decode_runs_on(nibble_format from, nibble_format to, const Rows& rows, Stream stream,
                                     nibble_text* why) {
   return with_types<Engine::runs>(from, to, [&](auto f, auto out) {
-    const auto blocks = static_cast<std::uint64_t>(Tiling(rows, kTileValues).count);
-    return launch(runs_kernel<decltype(f), decltype(out)>, {"decode runs", blocks, kThreads}, stream, why, rows);
+    return launch_tiles(runs_kernel<decltype(f), decltype(out)>, "decode runs", kThreads, kTileValues, rows, stream,
+                        why);
   });
 }
 

@@ -1,9 +1,10 @@
-// A tile of packed bytes from global to shared memory.
+// A tile of packed bytes from global to shared memory, and a tile of values from threads to global memory.
 // Apart from the engines because blocks of 18, 34, 66 or 210 bytes defeat aligned loads in each of them alike.
 #ifndef NIBBLE_BACKENDS_GPU_STAGE_H
 #define NIBBLE_BACKENDS_GPU_STAGE_H
 
 #include "backends/gpu/device.h"
+#include "backends/gpu/rows.h"
 
 #include <cstdint>
 
@@ -11,6 +12,8 @@ namespace nibble::gpu {
 
 /// Threads of every decode kernel's block, and values that it decodes between two barriers.
 inline constexpr int kThreads = 256;
+/// Blocks that a multiprocessor holds at least: what registers are cut to.
+inline constexpr int kResident = 6;
 inline constexpr int kTileValues = 8192;
 
 /// Copies with words of one size as far as they go, and the rest by bytes. Up to kHeld loads are in flight a thread.
@@ -19,7 +22,8 @@ __device__ inline void stage_as(const std::uint8_t* src, int bytes, std::uint8_t
   const int words = bytes / static_cast<int>(sizeof(Word));
   const auto* from = reinterpret_cast<const Word*>(src);
   auto* to = reinterpret_cast<Word*>(shared);
-  for (int first = threadIdx.x; first < words; first += kHeld * kThreads) {
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x); first < words; first += kHeld * kThreads) {
     Word held[kHeld];
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
@@ -47,6 +51,40 @@ __device__ inline void stage(const std::uint8_t* src, int bytes, std::uint8_t* s
     stage_as<std::uint16_t, 4>(src, bytes, shared);
   } else {
     stage_as<std::uint8_t, 4>(src, bytes, shared);
+  }
+}
+
+template <class F>
+inline constexpr int kTileBytes = kTileValues / F::kBlockValues * F::kBlockBytes;
+
+/// The blocks of a tile to shared memory of kTileBytes<F> + 16. The caller synchronizes.
+template <class F>
+__device__ inline void stage_blocks(const Tiles& tiles, const Tile& tile, std::uint8_t* shared) {
+  stage<kTileBytes<F>>(tiles.rows.src + tile.src + tile.begin / F::kBlockValues * F::kBlockBytes,
+                       tile.values / F::kBlockValues * F::kBlockBytes, shared);
+}
+
+/// Stores a tile, a chunk a thread and step. decode(step, out) gives the values from value `step + thread * chunk` on.
+template <class Out, class Decode>
+__device__ inline void store_tile(const Tile& tile, Decode&& decode) {
+  constexpr int N = kChunk<Out>;
+  const int first = static_cast<int>(threadIdx.x) * N;
+  if (is_aligned(tile.dst, 16)) {
+#pragma unroll 2
+    for (int step = 0; step < kTileValues; step += kThreads * N) {
+      if (step + first >= tile.values) break;
+      float out[N];
+      decode(step, out);
+      store_streaming(tile.dst + (step + first) * Out::kBytes, packed<Out>(out));
+    }
+  } else {
+#pragma unroll 1
+    for (int step = 0; step + first < tile.values; step += kThreads * N) {
+      float out[N];
+      decode(step, out);
+#pragma unroll
+      for (int i = 0; i < N; ++i) Out::store(tile.dst + (step + first + i) * Out::kBytes, out[i]);
+    }
   }
 }
 

@@ -112,16 +112,17 @@ void start_from_numbers(Problem& p, Random& r) {
 }
 
 BoundedValues linear_sums(const Problem& p, Activations activations) {
-  const Tensor &w = p.request.weight.packed, &bias = p.request.bias, &dst = p.request.dst;
+  const Tensor &w = p.request.weight.packed, &bias = p.request.bias, &dst = p.request.dst, &src1 = p.request.src1;
   BoundedValues out = sums(dst, w.shape[0], activations);
-  std::vector<float> row(static_cast<std::size_t>(w.shape[0]));
+  std::vector<float> row(static_cast<std::size_t>(w.shape[0])), x(static_cast<std::size_t>(element_count(src1)));
+  test::for_each_element(src1, [&](std::size_t index, std::int64_t at) { x[index] = load_element(src1.format, bytes_of(src1) + at); });
   for (std::int64_t o = 0; o < dst.shape[0]; ++o) {
     decode_row(p.request.weight, o, 0, 0, 0, w.shape[0], row.data());
     const double start = present(bias) ? load_at(bias, o, 0, 0, 0) : 0.0;
     for (std::int64_t token = 0; token < dst.shape[1]; ++token) {
       double value = start, magnitude = std::abs(start);
-      for (std::int64_t i = 0; i < w.shape[0]; ++i) {
-        const double product = static_cast<double>(row[static_cast<std::size_t>(i)]) * load_at(p.request.src1, i, token, 0, 0);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const double product = static_cast<double>(row[i]) * x[static_cast<std::size_t>(token) * row.size() + i];
         value += product;
         magnitude += std::abs(product);
       }
