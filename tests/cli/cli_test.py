@@ -90,7 +90,7 @@ class Dequantize(CommandTest):
         self.assertEqual(len([x for x in skipped if "dyn8_" in x]), 6, skipped)
 
     def test_halves_are_the_single_precision_value_rounded_once(self):
-        name = "q6_k.quantized"
+        name = "q6_K.quantized"
         _, shape, values = wf.read_gguf(DATA / "golden/ggml/ggml-expected.gguf")[name]
         singles = struct.unpack_from(f"<{wf.product(shape)}f", values)
         rounded = {"f16": struct.pack(f"<{len(singles)}e", *singles),
@@ -103,7 +103,7 @@ class Dequantize(CommandTest):
             self.assert_bits(name, dtype, expected, got)
 
     def test_npy_holds_one_tensor(self):
-        name, out = "q4_k.quantized", self.folder / "out.npy"
+        name, out = "q4_K.quantized", self.folder / "out.npy"
         _, shape, values = wf.read_gguf(DATA / "golden/ggml/ggml-expected.gguf")[name]
         self.nibble("dequantize", GGML, "-t", name, "-o", out)
         descr, npy_shape, got = wf.read_npy(out)
@@ -181,10 +181,10 @@ class Refusals(CommandTest):
             (("dequantize", GGML, "-o", out, "--device", "cuda:-1"), "--device cuda:-1"),
             (("dequantize", GGML, "-o", self.folder / "out.bin"), "expected a name that ends in .safetensors or .npy"),
             (("dequantize", GGML, "-o", self.folder / "out.npy"), "54 tensors"),
-            (("dequantize", GGML, "-t", "q4_k.quantized", "--to", "bf16", "-o", self.folder / "out.npy"), "bf16"),
-            (("dequantize", GGML, "-t", "q4_k.quantised", "-o", out), ["q4_k.quantised", "q4_k.quantized"]),
-            (("dequantize", GGML, "-t", "q4_k.quantized", "-t", "q4_k.quantized", "-o", out), "twice"),
-            (("verify", GGML, "-t", "q4_k.quantised"), "q4_k.quantized"),
+            (("dequantize", GGML, "-t", "q4_K.quantized", "--to", "bf16", "-o", self.folder / "out.npy"), "bf16"),
+            (("dequantize", GGML, "-t", "q4_K.quantised", "-o", out), ["q4_K.quantised", "q4_K.quantized"]),
+            (("dequantize", GGML, "-t", "q4_K.quantized", "-t", "q4_K.quantized", "-o", out), "twice"),
+            (("verify", GGML, "-t", "q4_K.quantised"), "q4_K.quantized"),
             (("explain", "dequantise"), "did you mean 'dequantize'?"),
             (("explain", "dequantize", "--format", "q4k"), "did you mean 'q4_k'?"),
             (("explain", "dequantize", "--format", "i32"), "--format i32"),
@@ -263,8 +263,8 @@ class Output(CommandTest):
     def test_an_older_output_is_replaced(self):
         out = self.folder / "out.safetensors"
         out.write_bytes(b"old")
-        self.nibble("dequantize", GGML, "-t", "q4_k.quantized", "-o", out)
-        self.assertEqual(list(wf.read_safetensors(out)), ["q4_k.quantized"])
+        self.nibble("dequantize", GGML, "-t", "q4_K.quantized", "-o", out)
+        self.assertEqual(list(wf.read_safetensors(out)), ["q4_K.quantized"])
         self.assert_no_files("out.safetensors")
 
     def test_a_folder_that_is_not_there(self):
@@ -384,7 +384,7 @@ class Answers(CommandTest):
         for case in cases:
             t = tensors[case["name"]]
             values = case["cols"] * case["rows"]
-            self.assertEqual((t["format"], t["shape"]), (case["type"], [case["rows"], case["cols"]]))
+            self.assertEqual((t["format"], t["shape"]), (case["type"].lower(), [case["rows"], case["cols"]]))
             self.assertEqual(t["bytes"], values // case["block_values"] * case["block_bytes"])
         tensors = {t["name"]: t for t in self.json("inspect", BNB)["tensors"]}
         for case in json.loads((DATA / "golden/bitsandbytes/bnb-cases.json").read_text()):
