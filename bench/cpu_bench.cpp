@@ -18,9 +18,10 @@ const Registry& registry() { return Registry::default_registry().value(); }
 
 /// GB/s of f32 written.
 void count_written(benchmark::State& state, std::int64_t values) {
-  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(values) * 4e-9, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["ns/value"] =
-      benchmark::Counter(static_cast<double>(values) * 1e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["GB/s"] =
+      benchmark::Counter(static_cast<double>(values) * 4e-9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["ns/value"] = benchmark::Counter(
+      static_cast<double>(values) * 1e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void copy(benchmark::State& state) {
@@ -80,12 +81,21 @@ bool register_rows() {
       const Format f = k->formats[i];
       const std::string name = fmt::format("{}/{}", k->name, format_name(f));
       if (k->op == NIBBLE_OP_DEQUANTIZE) {
-        benchmark::RegisterBenchmark(name.c_str(), dequantize_row, k, f, false)->Args({kResident, 1})->Args({kStreaming, 1})->Args({kStreaming, 2})->UseRealTime();
+        benchmark::RegisterBenchmark(name.c_str(), dequantize_row, k, f, false)
+            ->Args({kResident, 1})
+            ->Args({kStreaming, 1})
+            ->Args({kStreaming, 2})
+            ->UseRealTime();
         if (f == NIBBLE_NF4 || f == NIBBLE_FP4) {
-          benchmark::RegisterBenchmark((name + "_nested").c_str(), dequantize_row, k, f, true)->Args({kResident, 1})->Args({kStreaming, 2})->UseRealTime();
+          benchmark::RegisterBenchmark((name + "_nested").c_str(), dequantize_row, k, f, true)
+              ->Args({kResident, 1})
+              ->Args({kStreaming, 2})
+              ->UseRealTime();
         }
       } else if (k->op == NIBBLE_OP_OUT_PROD && (f == NIBBLE_Q4_K || f == NIBBLE_Q8_0 || f == NIBBLE_F16)) {
-        benchmark::RegisterBenchmark(name.c_str(), out_prod_row, k, f)->ArgsProduct({{1, 4, 16, 128, 512}, {1, 2}})->UseRealTime();
+        benchmark::RegisterBenchmark(name.c_str(), out_prod_row, k, f)
+            ->ArgsProduct({{1, 4, 16, 128, 512}, {1, 2}})
+            ->UseRealTime();
       }
     }
   }

@@ -14,8 +14,7 @@ namespace nibble {
 
 /// Value j of a block in a format of runs.
 template <class F>
-  requires(F::kEngine == Engine::runs)
-NIBBLE_HD constexpr float block_value(const std::uint8_t* block, int j) {
+requires(F::kEngine == Engine::runs) NIBBLE_HD constexpr float block_value(const std::uint8_t* block, int j) {
   const int r = j / F::kRunLength;
   const auto code = static_cast<int>(run_code(block, F::run(r), j % F::kRunLength));
   const Scale s = F::scale(block, r);
@@ -32,8 +31,7 @@ NIBBLE_HD constexpr float block_value(const std::uint8_t* block, int j) {
 
 /// Value j of a block in a format of grid vectors.
 template <class F>
-  requires(F::kEngine == Engine::grid)
-constexpr float block_value(const std::uint8_t* block, int j) {
+requires(F::kEngine == Engine::grid) constexpr float block_value(const std::uint8_t* block, int j) {
   const GridGroup g = F::group(block, j / 8);
   constexpr int kEntryValues = static_cast<int>(sizeof(typename F::Entry));
   const auto entry = grid_table<F::kGrid>()[g.index[j % 8 / kEntryValues]];
@@ -43,8 +41,8 @@ constexpr float block_value(const std::uint8_t* block, int j) {
 }
 
 template <class F>
-  requires(F::kEngine == Engine::element || F::kEngine == Engine::base3)
-NIBBLE_HD constexpr float block_value(const std::uint8_t* block, int j) {
+requires(F::kEngine == Engine::element || F::kEngine == Engine::base3) NIBBLE_HD
+    constexpr float block_value(const std::uint8_t* block, int j) {
   return F::value(block, j);
 }
 
@@ -62,8 +60,8 @@ inline float block_absmax(const Weight& w, std::int64_t block) {
 
 /// Value `index` of a bitsandbytes weight, counted over the whole tensor.
 template <class F>
-  requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8)
-float flat_value(const Weight& w, std::int64_t index) {
+requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) float flat_value(const Weight& w,
+                                                                                      std::int64_t index) {
   const float scale = block_absmax(w, index / w.block_size);
   if constexpr (F::kEngine == Engine::flat8) {
     return mul_rn(load_f32(w.code, bytes_of(w.packed)[index]), scale);

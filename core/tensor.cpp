@@ -39,8 +39,12 @@ constexpr FormatInfo kFormats[] = {
 #define NIBBLE_INFO(name) info_of<format::name>(),
     NIBBLE_FORMATS(NIBBLE_INFO)
 #undef NIBBLE_INFO
-    {NIBBLE_U8, "u8", 1, 1, kNot},   {NIBBLE_I8, "i8", 1, 1, kNot},   {NIBBLE_I16, "i16", 1, 2, kNot},
-    {NIBBLE_I32, "i32", 1, 4, kNot}, {NIBBLE_I64, "i64", 1, 8, kNot}, {NIBBLE_F64, "f64", 1, 8, kNot}};
+        {NIBBLE_U8, "u8", 1, 1, kNot},
+    {NIBBLE_I8, "i8", 1, 1, kNot},
+    {NIBBLE_I16, "i16", 1, 2, kNot},
+    {NIBBLE_I32, "i32", 1, 4, kNot},
+    {NIBBLE_I64, "i64", 1, 8, kNot},
+    {NIBBLE_F64, "f64", 1, 8, kNot}};
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
@@ -95,15 +99,16 @@ Result<std::uint64_t> storage_bytes(Format format, std::span<const std::int64_t>
   std::int64_t values = 1;
   for (const std::int64_t d : shape) {
     if (d < 0 || __builtin_mul_overflow(values, d, &values)) {
-      return Status{NIBBLE_INVALID_ARGUMENT,
-                    fmt::format("shape [{}]: expected dimensions >= 0 whose product fits 63 bits", fmt::join(shape, ", "))};
+      return Status{
+          NIBBLE_INVALID_ARGUMENT,
+          fmt::format("shape [{}]: expected dimensions >= 0 whose product fits 63 bits", fmt::join(shape, ", "))};
     }
   }
   const std::int64_t block = info->block_values;
   const bool flat = info->kind == FormatInfo::Kind::flat;
   if (!flat && !shape.empty() && shape[0] % block != 0) {
-    return Status{NIBBLE_INVALID_ARGUMENT, fmt::format("{} row of {} values: expected a multiple of {}", info->name,
-                                                       shape[0], block)};
+    return Status{NIBBLE_INVALID_ARGUMENT,
+                  fmt::format("{} row of {} values: expected a multiple of {}", info->name, shape[0], block)};
   }
   const std::int64_t blocks = values / block + (values % block != 0 ? 1 : 0);
   std::int64_t bytes = 0;

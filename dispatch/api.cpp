@@ -33,8 +33,8 @@ Status run(const nibble_request& request, const Options& options) {
 
 /// Allocates `shape` of type `to` where the weight is, then runs `fill` into it.
 template <class Fill>
-Result<OwnedTensor> into_new(const Weight& weight, Format to, std::span<const std::int64_t> shape, const Options& options,
-                             Fill&& fill) {
+Result<OwnedTensor> into_new(const Weight& weight, Format to, std::span<const std::int64_t> shape,
+                             const Options& options, Fill&& fill) {
   auto registry = registry_of(options);
   if (!registry) return registry.status();
   auto out = OwnedTensor::allocate(*registry, to, shape, device_of(weight.packed), options.stream);
@@ -66,9 +66,11 @@ Result<OwnedTensor> OwnedTensor::allocate(const Registry& registry, Format type,
     char line[256] = "";
     nibble_text text{.struct_size = sizeof text, .reserved = 0, .capacity = sizeof line, .data = line};
     const nibble_status status = t.memory_->allocate(device.index, rounded, stream, &t.data_, &text);
-    if (status != NIBBLE_OK) return Status{status, fmt::format("{} bytes on {}: {}", rounded, device_name(device), line)};
+    if (status != NIBBLE_OK)
+      return Status{status, fmt::format("{} bytes on {}: {}", rounded, device_name(device), line)};
   }
-  if (t.data_ == nullptr) return Status{NIBBLE_OUT_OF_MEMORY, fmt::format("{} bytes on {}: out of memory", rounded, device_name(device))};
+  if (t.data_ == nullptr)
+    return Status{NIBBLE_OUT_OF_MEMORY, fmt::format("{} bytes on {}: out of memory", rounded, device_name(device))};
   t.view_ = make_tensor(t.data_, type, shape, device);
   return t;
 }
@@ -116,7 +118,8 @@ Status out_prod(const Weight& weight, const Tensor& src1, const Tensor& dst, con
 }
 
 Result<OwnedTensor> out_prod(const Weight& weight, const Tensor& src1, Format to, const Options& options) {
-  if (options.accumulate) return Status{NIBBLE_INVALID_ARGUMENT, "out_prod into new memory cannot accumulate: expected accumulate = false"};
+  if (options.accumulate)
+    return Status{NIBBLE_INVALID_ARGUMENT, "out_prod into new memory cannot accumulate: expected accumulate = false"};
   const std::int64_t shape[4] = {weight.packed.shape[0], src1.shape[0], src1.shape[2], src1.shape[3]};
   return into_new(weight, to, shape, options, [&](const Tensor& dst) { return out_prod(weight, src1, dst, options); });
 }
@@ -128,9 +131,11 @@ Status linear(const Weight& weight, const Tensor& src1, const Tensor& bias, cons
   return run(r, options);
 }
 
-Result<OwnedTensor> linear(const Weight& weight, const Tensor& src1, const Tensor& bias, Format to, const Options& options) {
+Result<OwnedTensor> linear(const Weight& weight, const Tensor& src1, const Tensor& bias, Format to,
+                           const Options& options) {
   const std::int64_t shape[2] = {weight.packed.shape[1], src1.shape[1]};
-  return into_new(weight, to, shape, options, [&](const Tensor& dst) { return linear(weight, src1, bias, dst, options); });
+  return into_new(weight, to, shape, options,
+                  [&](const Tensor& dst) { return linear(weight, src1, bias, dst, options); });
 }
 
 std::string_view version() { return NIBBLE_VERSION; }

@@ -66,16 +66,20 @@ std::vector<LoadedPlugin> scan_folder(const std::string& folder, bool asked_for)
 /// Why a row cannot be used, or an empty string.
 std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const std::set<std::string_view>& seen) {
   if (k == nullptr) return "a null row";
-  if (k->struct_size < sizeof(nibble_kernel)) return fmt::format("a row of {} bytes: expected {}", k->struct_size, sizeof(nibble_kernel));
+  if (k->struct_size < sizeof(nibble_kernel))
+    return fmt::format("a row of {} bytes: expected {}", k->struct_size, sizeof(nibble_kernel));
   if (k->name == nullptr) return "a row without a name";
   const std::string_view name = k->name;
-  if (!name.starts_with(std::string(plugin.name) + ".")) return fmt::format("{}: expected a name that begins with {}.", name, plugin.name);
+  if (!name.starts_with(std::string(plugin.name) + "."))
+    return fmt::format("{}: expected a name that begins with {}.", name, plugin.name);
   if (seen.contains(name)) return fmt::format("{}: a name that another row has", name);
   if (find_op(k->op) == nullptr) return fmt::format("{}: op {}, which this version does not know", name, k->op);
-  if (k->tier < NIBBLE_TIER_REFERENCE || k->tier > NIBBLE_TIER_BY_RULE) return fmt::format("{}: tier {}: expected 1 to 4", name, k->tier);
+  if (k->tier < NIBBLE_TIER_REFERENCE || k->tier > NIBBLE_TIER_BY_RULE)
+    return fmt::format("{}: tier {}: expected 1 to 4", name, k->tier);
   if (k->execute == nullptr) return fmt::format("{}: no execute function", name);
   if (k->device_type != plugin.device_type) return fmt::format("{}: another device type than its plugin's", name);
-  if ((k->formats == nullptr && k->format_count != 0) || (k->types == nullptr && k->type_count != 0)) return fmt::format("{}: a null list", name);
+  if ((k->formats == nullptr && k->format_count != 0) || (k->types == nullptr && k->type_count != 0))
+    return fmt::format("{}: a null list", name);
   return {};
 }
 
@@ -96,13 +100,18 @@ void take_rows(LoadedPlugin& p) {
 std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   PluginRecord& record = p.record;
   if (plugin == nullptr) return fmt::format("it does not speak ABI major {}", NIBBLE_ABI_MAJOR);
-  if (plugin->struct_size < offsetof(nibble_plugin, device_type)) return fmt::format("its description is {} bytes: expected {}", plugin->struct_size, sizeof(nibble_plugin));
+  if (plugin->struct_size < offsetof(nibble_plugin, device_type))
+    return fmt::format("its description is {} bytes: expected {}", plugin->struct_size, sizeof(nibble_plugin));
   record.abi_major = plugin->abi_major;
   record.abi_minor = plugin->abi_minor;
-  if (plugin->abi_major != NIBBLE_ABI_MAJOR) return fmt::format("it speaks ABI {}.{}: expected major {}", plugin->abi_major, plugin->abi_minor, NIBBLE_ABI_MAJOR);
-  if (plugin->struct_size < sizeof(nibble_plugin)) return fmt::format("its description is {} bytes: expected {}", plugin->struct_size, sizeof(nibble_plugin));
+  if (plugin->abi_major != NIBBLE_ABI_MAJOR)
+    return fmt::format("it speaks ABI {}.{}: expected major {}", plugin->abi_major, plugin->abi_minor,
+                       NIBBLE_ABI_MAJOR);
+  if (plugin->struct_size < sizeof(nibble_plugin))
+    return fmt::format("its description is {} bytes: expected {}", plugin->struct_size, sizeof(nibble_plugin));
   if (plugin->name == nullptr || record.backend != plugin->name) {
-    return fmt::format("it calls itself '{}': expected '{}', as its file", plugin->name == nullptr ? "" : plugin->name, record.backend);
+    return fmt::format("it calls itself '{}': expected '{}', as its file", plugin->name == nullptr ? "" : plugin->name,
+                       record.backend);
   }
   if (plugin->device_count == nullptr || plugin->device_caps == nullptr) return "it lacks device_count or device_caps";
   if (plugin->kernels == nullptr && plugin->kernel_count != 0) return "its list of kernels is null";
@@ -111,7 +120,8 @@ std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   TextBuffer text;
   if (plugin->open != nullptr) {
     const nibble_status status = guarded(text, [&] { return plugin->open(text.get()); });
-    if (status != NIBBLE_OK) return fmt::format("open failed ({}): {}", status_name(status), text.view("no reason given"));
+    if (status != NIBBLE_OK)
+      return fmt::format("open failed ({}): {}", status_name(status), text.view("no reason given"));
   }
   p.plugin = plugin;
   take_rows(p);
@@ -160,13 +170,15 @@ Status unknown_backend(std::string_view name, std::span<const LoadedPlugin> all)
   for (const LoadedPlugin& p : all) {
     if (!p.record.backend.empty()) names.insert(p.record.backend);
   }
-  return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_BACKEND names '{}': expected some of {}", name, fmt::join(names, ", "))};
+  return {NIBBLE_BAD_SETTING,
+          fmt::format("NIBBLE_BACKEND names '{}': expected some of {}", name, fmt::join(names, ", "))};
 }
 
 /// Why the settings keep a back end out; empty where they do not.
 std::string excluded(const Settings& settings, const std::string& backend) {
   const auto& wanted = settings.backends;
-  if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), backend) == wanted.end()) return "not among NIBBLE_BACKEND's";
+  if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), backend) == wanted.end())
+    return "not among NIBBLE_BACKEND's";
   for (const std::string& pattern : settings.disable) {
     if (disables_backend(pattern, backend)) return fmt::format("disabled by '{}'", pattern);
   }

@@ -101,7 +101,8 @@ Result<Settings> Settings::from_environment() {
   }
   if (Status status = read_force(s); !status) return status;
   constexpr std::uint64_t kMostMib = std::uint64_t{1} << 40;
-  if (Status status = read_number<std::uint64_t>("NIBBLE_WORKSPACE_MIB", 1, kMostMib, s.workspace_mib); !status) return status;
+  if (Status status = read_number<std::uint64_t>("NIBBLE_WORKSPACE_MIB", 1, kMostMib, s.workspace_mib); !status)
+    return status;
   if (Status status = read_number<std::uint32_t>("NIBBLE_THREADS", 1, 65536, s.threads); !status) return status;
   if (Status status = read_math(s); !status) return status;
   if (Status status = read_explain(s); !status) return status;

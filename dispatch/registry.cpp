@@ -52,8 +52,9 @@ Status check_disable(const Registry::State& s) {
       return !p.backend.empty() && disables_backend(pattern, p.backend);
     });
     if (!some_kernel && !some_backend) {
-      return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_DISABLE names '{}', which matches nothing: expected a back end or one of {}",
-                                              pattern, kernel_names(s.kernels, 0))};
+      return {NIBBLE_BAD_SETTING,
+              fmt::format("NIBBLE_DISABLE names '{}', which matches nothing: expected a back end or one of {}", pattern,
+                          kernel_names(s.kernels, 0))};
     }
   }
   return {};
@@ -64,7 +65,8 @@ Status check_force(const Registry::State& s) {
   for (const auto& [op, kernel] : s.settings.force) {
     const nibble_op id = find_op_id(op);
     if (id == 0) {
-      return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names operation '{}': expected one of {}", op, fmt::join(op_names(), ", "))};
+      return {NIBBLE_BAD_SETTING,
+              fmt::format("NIBBLE_FORCE names operation '{}': expected one of {}", op, fmt::join(op_names(), ", "))};
     }
     if (std::find(seen.begin(), seen.end(), op) != seen.end()) {
       return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names operation '{}' twice: expected once", op)};
@@ -74,10 +76,12 @@ Status check_force(const Registry::State& s) {
       return k.kernel->op == id && k.kernel->name == std::string_view(kernel);
     });
     if (found == s.kernels.end()) {
-      return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names kernel '{}' for {}: expected one of {}", kernel, op, kernel_names(s.kernels, id))};
+      return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names kernel '{}' for {}: expected one of {}", kernel, op,
+                                              kernel_names(s.kernels, id))};
     }
     if (found->disabled) {
-      return {NIBBLE_BAD_SETTING, fmt::format("kernel '{}' is both forced and disabled: expected one of the two", kernel)};
+      return {NIBBLE_BAD_SETTING,
+              fmt::format("kernel '{}' is both forced and disabled: expected one of the two", kernel)};
     }
   }
   return {};
@@ -87,9 +91,11 @@ Status check_force(const Registry::State& s) {
 Status check_request(const nibble_request& r) {
   const OpInfo* op = find_op(r.op);
   if (op == nullptr) {
-    return {NIBBLE_INVALID_ARGUMENT, fmt::format("request has op {}: expected one of {}", r.op, fmt::join(op_names(), ", "))};
+    return {NIBBLE_INVALID_ARGUMENT,
+            fmt::format("request has op {}: expected one of {}", r.op, fmt::join(op_names(), ", "))};
   }
-  if (r.math > NIBBLE_MATH_BF16) return {NIBBLE_INVALID_ARGUMENT, fmt::format("request has precision class {}: expected 0 to 3", r.math)};
+  if (r.math > NIBBLE_MATH_BF16)
+    return {NIBBLE_INVALID_ARGUMENT, fmt::format("request has precision class {}: expected 0 to 3", r.math)};
   if (Status s = op->validate(r); !s) return s;
   return check_one_device({{"weight", &r.weight.packed},
                            {"code", &r.weight.code},
@@ -103,8 +109,8 @@ Status check_request(const nibble_request& r) {
 
 std::string caps_name(const nibble_caps& caps) {
   const std::string device = device_name({caps.device_type, std::max(caps.device_index, 0)});
-  return fmt::format("{} ({}{})", device.substr(0, caps.device_index < 0 ? device.find(':') : std::string::npos), caps.arch,
-                     caps.device_index < 0 ? ", invented" : "");
+  return fmt::format("{} ({}{})", device.substr(0, caps.device_index < 0 ? device.find(':') : std::string::npos),
+                     caps.arch, caps.device_index < 0 ? ", invented" : "");
 }
 
 }  // namespace
@@ -125,9 +131,9 @@ Result<Registry> Registry::create(const Settings& settings) {
   state->backends = in_order(std::move(*plugins), settings);
   for (const auto& b : state->backends) {
     for (const nibble_kernel* k : b->loaded.kernels) {
-      const bool disabled = std::any_of(settings.disable.begin(), settings.disable.end(), [&](const std::string& pattern) {
-        return disables_kernel(pattern, *k, b->loaded.record.backend);
-      });
+      const bool disabled = std::any_of(
+          settings.disable.begin(), settings.disable.end(),
+          [&](const std::string& pattern) { return disables_kernel(pattern, *k, b->loaded.record.backend); });
       state->kernels.push_back({k, b->loaded.record.backend, disabled});
     }
   }
@@ -153,7 +159,10 @@ std::vector<DeviceRecord> Registry::devices() const {
     const PluginRecord& record = b->loaded.record;
     if (probed.devices.empty()) all.push_back({record.backend, {record.device_type, -1}, {}, probed.no_devices});
     for (std::size_t i = 0; i < probed.devices.size(); ++i) {
-      all.push_back({record.backend, {record.device_type, static_cast<std::int32_t>(i)}, probed.devices[i].caps, probed.devices[i].fault});
+      all.push_back({record.backend,
+                     {record.device_type, static_cast<std::int32_t>(i)},
+                     probed.devices[i].caps,
+                     probed.devices[i].fault});
     }
   }
   return all;
@@ -167,7 +176,8 @@ Result<Decision> Registry::explain(const nibble_request& request, const nibble_c
   const Selection chosen = select(rows, rules(), r, state_->forced(r.op), &d.candidates);
   d.reason = chosen.reason;
   if (chosen.row != nullptr) d.kernel = chosen.row->kernel->name;
-  if (rows.empty()) d.reason += state_->absent_backends(caps != nullptr ? caps->device_type : r.weight.packed.device_type);
+  if (rows.empty())
+    d.reason += state_->absent_backends(caps != nullptr ? caps->device_type : r.weight.packed.device_type);
   if (caps != nullptr) {
     d.device = caps_name(*caps);
   } else {
@@ -201,8 +211,10 @@ Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::strin
   c.memory = *mem;
   if (c.kernel->query == nullptr) return c;
   TextBuffer text;
-  const nibble_status status = guarded(text, [&] { return c.kernel->query(c.kernel, c.caps, &r, &c.need, text.get()); });
-  if (status != NIBBLE_OK) return Status{status, fmt::format("{}: {}", c.kernel->name, text.view("query failed without a reason"))};
+  const nibble_status status =
+      guarded(text, [&] { return c.kernel->query(c.kernel, c.caps, &r, &c.need, text.get()); });
+  if (status != NIBBLE_OK)
+    return Status{status, fmt::format("{}: {}", c.kernel->name, text.view("query failed without a reason"))};
   return c;
 }
 

@@ -15,7 +15,8 @@ namespace {
 /// Memory for one call, on the device, freed when it goes: on a GPU in stream order, so the work may still be running.
 class CallWorkspace {
  public:
-  CallWorkspace(const nibble_memory* memory, std::int32_t device, void* stream) : memory_(memory), device_(device), stream_(stream) {}
+  CallWorkspace(const nibble_memory* memory, std::int32_t device, void* stream)
+      : memory_(memory), device_(device), stream_(stream) {}
   CallWorkspace(const CallWorkspace&) = delete;
   CallWorkspace& operator=(const CallWorkspace&) = delete;
   ~CallWorkspace() {
@@ -38,7 +39,8 @@ class CallWorkspace {
         return {};
       }
       if (bytes == least) {
-        return {NIBBLE_OUT_OF_MEMORY, fmt::format("{} needs {} bytes of workspace at least: {}", kernel, least, text.view("out of memory"))};
+        return {NIBBLE_OUT_OF_MEMORY,
+                fmt::format("{} needs {} bytes of workspace at least: {}", kernel, least, text.view("out of memory"))};
       }
     }
   }
@@ -75,8 +77,8 @@ Status check_request_data(const nibble_request& r) {
 Status check_workspace(const Plan::Choice& c, Workspace w) {
   const std::uint64_t alignment = std::max<std::uint64_t>(c.need.alignment, 1);
   if (w.bytes >= c.need.minimum_bytes && reinterpret_cast<std::uintptr_t>(w.data) % alignment == 0) return {};
-  return {NIBBLE_INVALID_ARGUMENT, fmt::format("workspace of {} bytes for {}: expected at least {}, aligned to {}", w.bytes,
-                                               c.kernel->name, c.need.minimum_bytes, alignment)};
+  return {NIBBLE_INVALID_ARGUMENT, fmt::format("workspace of {} bytes for {}: expected at least {}, aligned to {}",
+                                               w.bytes, c.kernel->name, c.need.minimum_bytes, alignment)};
 }
 
 Status execute(const Plan::Choice& c, const nibble_request& r, Workspace w, void* stream) {
@@ -98,8 +100,9 @@ Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace work
     return execute(c, r, workspace, stream);
   }
   if (c.need.minimum_bytes > r.workspace_limit_bytes) {
-    return {NIBBLE_OUT_OF_MEMORY, fmt::format("{} needs {} bytes of workspace at least: expected no more than the limit of {}",
-                                              c.kernel->name, c.need.minimum_bytes, r.workspace_limit_bytes)};
+    return {NIBBLE_OUT_OF_MEMORY,
+            fmt::format("{} needs {} bytes of workspace at least: expected no more than the limit of {}",
+                        c.kernel->name, c.need.minimum_bytes, r.workspace_limit_bytes)};
   }
   CallWorkspace own(c.memory, r.weight.packed.device_index, stream);
   if (Status s = own.allocate(c.need, c.kernel->name); !s) return s;
@@ -129,7 +132,8 @@ Status Plan::run(const nibble_request& request, Workspace workspace, void* strea
   r.workspace_limit_bytes = choice_->key.workspace_limit_bytes;
   if (request.struct_size != sizeof r || !same_but_for_data(r, choice_->key)) {
     return {NIBBLE_INVALID_ARGUMENT,
-            fmt::format("request differs from the one that {} was planned for: expected other data pointers alone", kernel().name)};
+            fmt::format("request differs from the one that {} was planned for: expected other data pointers alone",
+                        kernel().name)};
   }
   return run_choice(*choice_, r, workspace, stream);
 }

@@ -103,7 +103,8 @@ bool needs_met(const Row& row, const nibble_request& request, std::string* why) 
   if (row.disabled) return refuse(why, "disabled by NIBBLE_DISABLE or the registry's settings");
   if (!row.unavailable.empty()) return refuse(why, "{}", row.unavailable);
   if ((k.isa & ~row.caps->isa) != 0) {
-    return refuse(why, "needs {}, which this processor or its operating system does not offer", isa_text(k.isa & ~row.caps->isa));
+    return refuse(why, "needs {}, which this processor or its operating system does not offer",
+                  isa_text(k.isa & ~row.caps->isa));
   }
   if (!contains(k.formats, k.format_count, request.weight.packed.format)) {
     return refuse(why, "does not decode {}", format_name(request.weight.packed.format));
@@ -138,9 +139,9 @@ Selection select(std::span<const Row> rows, std::span<const Rule> rules, const n
   if (!forced.empty()) {
     chosen.row = find_row(accepted, forced);
     if (chosen.row == nullptr) {
-      chosen.reason = none_text(
-          request, fmt::format("{} is forced, but {}", forced,
-                               forced_refusal.empty() ? "no such kernel runs there" : forced_refusal));
+      chosen.reason =
+          none_text(request, fmt::format("{} is forced, but {}", forced,
+                                         forced_refusal.empty() ? "no such kernel runs there" : forced_refusal));
     }
   } else {
     for (const Rule& r : rules) {
@@ -152,7 +153,8 @@ Selection select(std::span<const Row> rows, std::span<const Rule> rules, const n
     }
     if (chosen.row == nullptr) chosen.row = best_by_tier(accepted);
     if (chosen.row == nullptr) {
-      chosen.reason = none_text(request, rows.empty() ? "no loaded back end has a kernel there" : "every kernel was refused");
+      chosen.reason =
+          none_text(request, rows.empty() ? "no loaded back end has a kernel there" : "every kernel was refused");
     }
   }
   if (trace == nullptr) return chosen;

@@ -19,9 +19,9 @@ namespace nibble {
 struct Row {
   const nibble_kernel* kernel = nullptr;
   std::string_view backend;
-  std::uint32_t backend_order = 0;     ///< lower is preferred within a tier
-  const nibble_caps* caps = nullptr;   ///< of the device as this back end sees it
-  std::string_view unavailable;        ///< why this back end cannot use the device; empty: it can
+  std::uint32_t backend_order = 0;    ///< lower is preferred within a tier
+  const nibble_caps* caps = nullptr;  ///< of the device as this back end sees it
+  std::string_view unavailable;       ///< why this back end cannot use the device; empty: it can
   bool disabled = false;
 };
 

@@ -49,12 +49,14 @@ std::vector<Row> Registry::State::rows_for(nibble_op op, Device device, const ni
       const auto index = static_cast<std::size_t>(device.index);
       const bool there = device.index >= 0 && index < probed.devices.size();
       caps = there ? &probed.devices[index].caps : &kUnknown;
-      unavailable = there ? std::string_view(probed.devices[index].fault)
-                          : (probed.devices.empty() ? std::string_view(probed.no_devices) : "there is no device of that number");
+      unavailable =
+          there ? std::string_view(probed.devices[index].fault)
+                : (probed.devices.empty() ? std::string_view(probed.no_devices) : "there is no device of that number");
     }
     for (const nibble_kernel* k : b->loaded.kernels) {
       if (k->op != op) continue;
-      const auto record = std::find_if(kernels.begin(), kernels.end(), [&](const KernelRecord& r) { return r.kernel == k; });
+      const auto record =
+          std::find_if(kernels.begin(), kernels.end(), [&](const KernelRecord& r) { return r.kernel == k; });
       rows.push_back({k, b->loaded.record.backend, b->order, caps, unavailable, record->disabled});
     }
   }
@@ -77,12 +79,14 @@ Result<const nibble_memory*> Registry::State::memory(Device device) const {
   for (const auto& b : backends) {
     if (b->loaded.plugin->device_type != device.type) continue;
     const Backend& probed = probe(*b);
-    if (device.index >= 0 && static_cast<std::size_t>(device.index) < probed.devices.size() && b->loaded.plugin->memory != nullptr) {
+    if (device.index >= 0 && static_cast<std::size_t>(device.index) < probed.devices.size() &&
+        b->loaded.plugin->memory != nullptr) {
       return b->loaded.plugin->memory;
     }
     why = fmt::format(": {} has {} devices {}", b->loaded.record.backend, probed.devices.size(), probed.no_devices);
   }
-  return Status{NIBBLE_UNSUPPORTED, fmt::format("no loaded back end has {}{}", device_name(device), why.empty() ? absent_backends(device.type) : why)};
+  return Status{NIBBLE_UNSUPPORTED, fmt::format("no loaded back end has {}{}", device_name(device),
+                                                why.empty() ? absent_backends(device.type) : why)};
 }
 
 nibble_request Registry::State::complete(const nibble_request& request, Workspace workspace) const {

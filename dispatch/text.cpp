@@ -27,8 +27,11 @@ constexpr struct {
 };
 
 Status bad_spec(std::string_view spec) {
-  return {NIBBLE_INVALID_ARGUMENT,
-          fmt::format("capabilities '{}': expected cuda:MAJOR.MINOR, hip:gfxNNN, or cpu:ISA (portable, sse4, avx2, avx512, neon)", spec)};
+  return {
+      NIBBLE_INVALID_ARGUMENT,
+      fmt::format(
+          "capabilities '{}': expected cuda:MAJOR.MINOR, hip:gfxNNN, or cpu:ISA (portable, sse4, avx2, avx512, neon)",
+          spec)};
 }
 
 bool parse_number(std::string_view text, std::uint32_t& out) {
@@ -48,9 +51,8 @@ bool parse_hip(std::string_view arch, nibble_caps& caps) {
   constexpr std::string_view kPrefix = "gfx";
   caps.device_type = NIBBLE_DEVICE_HIP;
   if (!arch.starts_with(kPrefix) || arch.size() < 6 || arch.size() > 8) return false;
-  const bool hexadecimal = std::all_of(arch.begin() + 3, arch.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  });
+  const bool hexadecimal = std::all_of(arch.begin() + 3, arch.end(),
+                                       [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   // gfx9 (GCN, CDNA) has wavefronts of 64; gfx10 and later (RDNA) of 32.
   caps.lanes = arch.size() == 6 ? 64 : 32;
   return hexadecimal && (arch.size() == 7 ? arch[3] == '1' : arch[3] == '9');

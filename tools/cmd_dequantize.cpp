@@ -37,10 +37,12 @@ std::vector<OutputTensor> outputs_of(std::span<const FileTensor* const> tensors,
   }
   if (!is_npy(flags)) return outputs;
   if (outputs.size() != 1) {
-    fail(kUsage, "output '{}' for {} tensors: expected .safetensors, or one tensor named with -t", flags.out, outputs.size());
+    fail(kUsage, "output '{}' for {} tensors: expected .safetensors, or one tensor named with -t", flags.out,
+         outputs.size());
   }
   if (outputs.front().type == NIBBLE_BF16) {
-    fail(kUsage, "output '{}' of type bf16, which .npy does not have: expected --to f32 or f16, or .safetensors", flags.out);
+    fail(kUsage, "output '{}' of type bf16, which .npy does not have: expected --to f32 or f16, or .safetensors",
+         flags.out);
   }
   return outputs;
 }
@@ -105,8 +107,9 @@ Action add_dequantize(CLI::App& app) {
   sub->add_option("--device", flags->device, "cpu, cuda[:N] or hip[:N]")->capture_default_str();
   sub->add_option("-o,--output", flags->out, "Ends in .safetensors, or .npy for one tensor in f32 or f16")->required();
   sub->add_flag("-q,--quiet", flags->quiet, "No progress on the terminal");
-  sub->footer("Examples:\n  nibble dequantize model.gguf -o model.safetensors\n"
-              "  nibble dequantize model.gguf -t output.weight --to f16 -o head.npy");
+  sub->footer(
+      "Examples:\n  nibble dequantize model.gguf -o model.safetensors\n"
+      "  nibble dequantize model.gguf -t output.weight --to f16 -o head.npy");
   return [flags] { return run(*flags); };
 }
 

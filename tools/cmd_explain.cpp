@@ -40,7 +40,8 @@ nibble_math parse_math(const std::string& text) {
 
 /// A flag that would change nothing is a mistake of the user's that should not pass in silence.
 void refuse_idle_flags(const Flags& f, const RequestSpec& s) {
-  const bool multiplies = s.op != NIBBLE_OP_DEQUANTIZE, batched = s.op == NIBBLE_OP_OUT_PROD, flat = has_statistics(s.format);
+  const bool multiplies = s.op != NIBBLE_OP_DEQUANTIZE, batched = s.op == NIBBLE_OP_OUT_PROD,
+             flat = has_statistics(s.format);
   const struct {
     bool given, fits;
     const char *flag, *where;
@@ -53,7 +54,8 @@ void refuse_idle_flags(const Flags& f, const RequestSpec& s) {
                 {!f.nested_block_size.empty(), f.nested, "--nested-block-size", "--nested"},
                 {!f.device.empty(), f.caps.empty(), "--device", "no --caps"}};
   for (const auto& c : checks) {
-    if (c.given && !c.fits) fail(kUsage, "{} with {} of {}: expected only with {}", c.flag, f.op, format_name(s.format), c.where);
+    if (c.given && !c.fits)
+      fail(kUsage, "{} with {} of {}: expected only with {}", c.flag, f.op, format_name(s.format), c.where);
   }
 }
 
@@ -133,9 +135,10 @@ Action add_explain(CLI::App& app) {
   sub->add_option("--device", flags->device, "cpu (default), cuda[:N] or hip[:N] of this machine");
   sub->add_option("--caps", flags->caps, "An invented device: cuda:10.3, hip:gfx90a, cpu:avx2, ...");
   sub->add_flag("--json", flags->json, "Print JSON alone");
-  sub->footer("Needs no device, and \"no kernel\" is an answer with status 0.\n\nExamples:\n"
-              "  nibble explain dequantize --format nf4 --nested --to f16 --caps cuda:10.3\n"
-              "  nibble explain out_prod --format q4_k --shape 5120,152064 --tokens 4 --transposed");
+  sub->footer(
+      "Needs no device, and \"no kernel\" is an answer with status 0.\n\nExamples:\n"
+      "  nibble explain dequantize --format nf4 --nested --to f16 --caps cuda:10.3\n"
+      "  nibble explain out_prod --format q4_k --shape 5120,152064 --tokens 4 --transposed");
   return [flags] { return run(*flags); };
 }
 

@@ -17,8 +17,11 @@ struct Flags {
 constexpr struct {
   std::uint64_t bit;
   const char* name;
-} kIsas[] = {{NIBBLE_ISA_PORTABLE, "portable"}, {NIBBLE_ISA_SSE4, "sse4"},     {NIBBLE_ISA_AVX2, "avx2"},
-             {NIBBLE_ISA_AVX512, "avx512"},     {NIBBLE_ISA_NEON, "neon"}};
+} kIsas[] = {{NIBBLE_ISA_PORTABLE, "portable"},
+             {NIBBLE_ISA_SSE4, "sse4"},
+             {NIBBLE_ISA_AVX2, "avx2"},
+             {NIBBLE_ISA_AVX512, "avx512"},
+             {NIBBLE_ISA_NEON, "neon"}};
 
 constexpr const char* kTiers[] = {"?", "reference", "generic", "tuned", "by_rule"};
 
@@ -95,7 +98,8 @@ void print_plugins(const Registry& registry) {
   for (const PluginRecord& p : registry.plugins()) {
     const std::string abi = p.abi_major == 0 ? "" : fmt::format("{}.{}", p.abi_major, p.abi_minor);
     table.add({p.backend, p.loaded ? "loaded" : "not loaded", p.version, abi, p.path.empty() ? "(built in)" : p.path});
-    if (!p.reason.empty()) remarks += fmt::format("  {}: {}\n", printable(p.backend.empty() ? p.path : p.backend), printable(p.reason));
+    if (!p.reason.empty())
+      remarks += fmt::format("  {}: {}\n", printable(p.backend.empty() ? p.path : p.backend), printable(p.reason));
   }
   fmt::print("{}{}", table.text(), remarks);
 }

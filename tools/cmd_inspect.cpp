@@ -17,8 +17,12 @@ struct Flags {
 bool has_statistics(const FileTensor& t) { return t.usable && present(t.weight.absmax); }
 
 Json tensor_json(const FileTensor& t) {
-  Json j = {{"name", t.name},           {"format", t.type},           {"shape", t.shape},
-            {"bytes", t.bytes},         {"usable", t.usable.ok()},    {"nested", t.usable && nested(t.weight)},
+  Json j = {{"name", t.name},
+            {"format", t.type},
+            {"shape", t.shape},
+            {"bytes", t.bytes},
+            {"usable", t.usable.ok()},
+            {"nested", t.usable && nested(t.weight)},
             {"type", t.usable ? Json(format_name(t.own_type)) : Json(nullptr)}};
   if (!t.usable) j["reason"] = t.usable.message();
   if (has_statistics(t)) j["block_size"] = t.weight.block_size;

@@ -19,8 +19,8 @@ struct Flags {
 
 /// Devices to ask about: a back end serves what it serves on any of them. What this machine has plays no part, so that
 /// the table is the same everywhere.
-constexpr const char* kGpus[] = {"cuda:7.5",   "cuda:8.0",   "cuda:9.0",   "cuda:10.0",  "cuda:10.3",
-                                 "cuda:12.0",  "hip:gfx90a", "hip:gfx942", "hip:gfx1100"};
+constexpr const char* kGpus[] = {"cuda:7.5",  "cuda:8.0",   "cuda:9.0",   "cuda:10.0",  "cuda:10.3",
+                                 "cuda:12.0", "hip:gfx90a", "hip:gfx942", "hip:gfx1100"};
 
 std::vector<nibble_caps> all_caps() {
   nibble_caps cpu{};
@@ -137,7 +137,10 @@ Json lines_json(std::span<const Line> lines, std::span<const std::string> backen
       }
       by_backend[backend] = types;
     }
-    rows.push_back({{"op", op_name(line.op)}, {"format", format_name(line.format)}, {"nested", line.nested}, {"backends", by_backend}});
+    rows.push_back({{"op", op_name(line.op)},
+                    {"format", format_name(line.format)},
+                    {"nested", line.nested},
+                    {"backends", by_backend}});
   }
   return rows;
 }
@@ -163,9 +166,11 @@ Action add_ops(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("ops", "Operation by format by back end, from the kernels' own predicates");
   CLI::Option* json = sub->add_flag("--json", flags->json, "Print JSON alone");
   sub->add_flag("--markdown", flags->markdown, "Print a Markdown table")->excludes(json);
-  sub->footer("A cell lists the result types and the best kernel, for the request that 'nibble explain OP' has as its default,\n"
-              "on any device of the back end's kind. Back ends that are not loaded are no columns.\n\n"
-              "Example:\n  nibble ops --markdown > ops.md");
+  sub->footer(
+      "A cell lists the result types and the best kernel, for the request that 'nibble explain OP' has as its "
+      "default,\n"
+      "on any device of the back end's kind. Back ends that are not loaded are no columns.\n\n"
+      "Example:\n  nibble ops --markdown > ops.md");
   return [flags] { return run(*flags); };
 }
 

@@ -82,8 +82,8 @@ std::string place_text(const FileTensor& tensor, std::uint64_t place) {
 }
 
 /// Runs a plan into poisoned memory between canaries. `out` gets the values; the answer is a fault or nothing.
-std::string run_between_canaries(const Registry& registry, const Plan& plan, nibble_request& request, std::uint64_t bytes,
-                                 std::uint8_t poison, std::vector<std::uint8_t>& out) {
+std::string run_between_canaries(const Registry& registry, const Plan& plan, nibble_request& request,
+                                 std::uint64_t bytes, std::uint8_t poison, std::vector<std::uint8_t>& out) {
   std::vector<std::uint8_t> image(bytes + 2 * kCanaryBytes, kCanary);
   std::fill_n(image.begin() + kCanaryBytes, bytes, poison);
   Buffer buffer(registry, device_of(request.dst), image.size());
@@ -92,20 +92,23 @@ std::string run_between_canaries(const Registry& registry, const Plan& plan, nib
   request.dst.byte_offset = kCanaryBytes;
   if (Status s = plan.run(request); !s) return s.message();
   const auto result = buffer.read(image.size(), image);
-  const auto intact = [](std::span<const std::uint8_t> s) { return std::all_of(s.begin(), s.end(), [](auto b) { return b == kCanary; }); };
+  const auto intact = [](std::span<const std::uint8_t> s) {
+    return std::all_of(s.begin(), s.end(), [](auto b) { return b == kCanary; });
+  };
   if (!intact(result.first(kCanaryBytes)) || !intact(result.last(kCanaryBytes))) return "wrote outside of its output";
   out.assign(result.begin() + kCanaryBytes, result.end() - kCanaryBytes);
   return {};
 }
 
 std::string difference_text(const FileTensor& tensor, Piece piece, Format type, const Comparison& c) {
-  return fmt::format("value {} is {}: expected {}", place_text(tensor, static_cast<std::uint64_t>(piece.first) + c.first),
+  return fmt::format("value {} is {}: expected {}",
+                     place_text(tensor, static_cast<std::uint64_t>(piece.first) + c.first),
                      value_text(type, c.got_bits), value_text(type, c.expected_bits));
 }
 
 /// One piece through one kernel, added to `check`.
-void check_piece(const Registry& registry, const Plan& plan, nibble_request request, const FileTensor& tensor, Piece piece,
-                 std::span<const std::uint8_t> expected, Check& check) {
+void check_piece(const Registry& registry, const Plan& plan, nibble_request request, const FileTensor& tensor,
+                 Piece piece, std::span<const std::uint8_t> expected, Check& check) {
   std::vector<std::uint8_t> got;
   bool expects_nan = false;
   for (const std::uint8_t poison : {kNanPoison, kFinitePoison}) {
@@ -126,7 +129,8 @@ void check_piece(const Registry& registry, const Plan& plan, nibble_request requ
 }
 
 std::vector<std::uint8_t> reference_values(const Registry& registry, const Weight& weight, Format type) {
-  std::vector<std::uint8_t> values(static_cast<std::uint64_t>(element_count(weight.packed)) * find_format(type)->block_bytes);
+  std::vector<std::uint8_t> values(static_cast<std::uint64_t>(element_count(weight.packed)) *
+                                   find_format(type)->block_bytes);
   const nibble_request request = request_for(weight, type, values.data());
   const Plan plan = require(registry.plan(request, kReference));
   require(plan.run(request));
@@ -196,7 +200,8 @@ Summary summary_of(std::span<const TensorReport> reports) {
       if (c.fault.empty()) continue;
       ++s.failed;
       if (!s.first_fault.empty()) continue;
-      s.first_fault = fmt::format("tensor '{}', {} to {} on {}: {}", r.tensor->name, c.kernel, format_name(c.type), c.device, c.fault);
+      s.first_fault = fmt::format("tensor '{}', {} to {} on {}: {}", r.tensor->name, c.kernel, format_name(c.type),
+                                  c.device, c.fault);
     }
   }
   return s;
@@ -207,11 +212,16 @@ Json report_json(const Summary& s, std::span<const TensorReport> reports) {
   for (const TensorReport& r : reports) {
     Json checks = Json::array();
     for (const Check& c : r.checks) {
-      checks.push_back({{"kernel", c.kernel},   {"device", c.device},       {"to", format_name(c.type)},
-                        {"values", c.values},   {"different", c.different}, {"equal", c.fault.empty()},
+      checks.push_back({{"kernel", c.kernel},
+                        {"device", c.device},
+                        {"to", format_name(c.type)},
+                        {"values", c.values},
+                        {"different", c.different},
+                        {"equal", c.fault.empty()},
                         {"fault", c.fault.empty() ? Json(nullptr) : Json(c.fault)}});
     }
-    tensors.push_back({{"name", r.tensor->name}, {"format", r.tensor->type}, {"shape", r.tensor->shape}, {"checks", checks}});
+    tensors.push_back(
+        {{"name", r.tensor->name}, {"format", r.tensor->type}, {"shape", r.tensor->shape}, {"checks", checks}});
   }
   return {{"equal", s.failed == 0 && s.values > 0},
           {"tensors_compared", s.tensors},
@@ -240,7 +250,8 @@ void print_report(const Summary& s, std::span<const TensorReport> reports) {
   }
   const std::string verdict = s.failed == 0 ? (s.values > 0 ? "all equal" : "nothing compared")
                                             : fmt::format("{} of {} checks failed", s.failed, s.checks);
-  fmt::print("{}\n{} tensors, {} kernels, {} values compared, {}\n", table.text(), s.tensors, s.kernels.size(), s.values, verdict);
+  fmt::print("{}\n{} tensors, {} kernels, {} values compared, {}\n", table.text(), s.tensors, s.kernels.size(),
+             s.values, verdict);
   if (s.uncompared > 0) fmt::print("{} tensors have no values, or no kernel but the reference\n", s.uncompared);
 }
 
@@ -264,7 +275,8 @@ int run(const Flags& flags) {
   }
   if (summary.failed > 0) fail(kCheckFailed, "{}", summary.first_fault);
   if (summary.values == 0) {
-    fail(kCheckFailed, "{}: nothing compared: expected a kernel besides {} that serves some tensor's values", flags.file, kReference);
+    fail(kCheckFailed, "{}: nothing compared: expected a kernel besides {} that serves some tensor's values",
+         flags.file, kReference);
   }
   return kDone;
 }
@@ -281,9 +293,10 @@ Action add_verify(CLI::App& app) {
       ->allow_extra_args(false);
   sub->add_flag("--json", flags->json, "Print JSON alone");
   sub->add_flag("-q,--quiet", flags->quiet, "No progress on the terminal");
-  sub->footer("Status 1 where a value differs by a bit (any NaN equals any NaN), where a kernel writes outside of its output,\n"
-              "and where nothing was compared. Tensors of more than 16777216 values are compared piece by piece.\n\n"
-              "Examples:\n  nibble verify model.gguf\n  nibble verify model.gguf -t output.weight --device cuda:0 --json");
+  sub->footer(
+      "Status 1 where a value differs by a bit (any NaN equals any NaN), where a kernel writes outside of its output,\n"
+      "and where nothing was compared. Tensors of more than 16777216 values are compared piece by piece.\n\n"
+      "Examples:\n  nibble verify model.gguf\n  nibble verify model.gguf -t output.weight --device cuda:0 --json");
   return [flags] { return run(*flags); };
 }
 

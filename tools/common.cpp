@@ -108,15 +108,15 @@ std::vector<std::int64_t> parse_counts(std::string_view flag, std::string_view t
                                        std::size_t most_items) {
   std::vector<std::int64_t> numbers;
   bool good = true;
-  for (std::size_t begin = 0; good; ) {
+  for (std::size_t begin = 0; good;) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
     good = read_number(text.substr(begin, comma - begin), numbers.emplace_back()) && numbers.back() >= 1;
     if (comma == text.size()) break;
     begin = comma + 1;
   }
   if (good && numbers.size() >= least_items && numbers.size() <= most_items) return numbers;
-  const std::string count = least_items == most_items ? fmt::format("{}", least_items)
-                                                      : fmt::format("{} to {}", least_items, most_items);
+  const std::string count =
+      least_items == most_items ? fmt::format("{}", least_items) : fmt::format("{} to {}", least_items, most_items);
   fail(kUsage, "{} {}: expected {} whole numbers of at least 1, separated by commas", flag, text, count);
 }
 
@@ -146,7 +146,8 @@ std::vector<const FileTensor*> choose_tensors(const WeightFile& file, const std:
     }
   }
   if (chosen.empty()) {
-    fail(kBadFile, "{}: {} tensors, none of which can be dequantized: expected at least one", path, file.tensors().size());
+    fail(kBadFile, "{}: {} tensors, none of which can be dequantized: expected at least one", path,
+         file.tensors().size());
   }
   return chosen;
 }
@@ -194,11 +195,13 @@ void finish_interruption() {
   std::raise(caught_signal);
 }
 
-Progress::Progress(bool quiet, std::uint64_t total_values) : shown_(!quiet && isatty(STDERR_FILENO) != 0), total_(total_values) {}
+Progress::Progress(bool quiet, std::uint64_t total_values)
+    : shown_(!quiet && isatty(STDERR_FILENO) != 0), total_(total_values) {}
 
 void Progress::advance(std::string_view what, std::uint64_t values) {
   done_ += values;
-  const auto percent = static_cast<unsigned>(total_ == 0 ? 100 : 100.0 * static_cast<double>(done_) / static_cast<double>(total_));
+  const auto percent =
+      static_cast<unsigned>(total_ == 0 ? 100 : 100.0 * static_cast<double>(done_) / static_cast<double>(total_));
   if (!shown_ || percent == percent_) return;
   percent_ = percent;
   fmt::print(stderr, "\r\x1b[K{:3}% {}", percent, printable(what));

@@ -72,8 +72,8 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> nam
 
 /// The file, or status 4.
 WeightFile open_file(const std::string& path);
-/// The named tensors, each usable. Without names all that are usable, with a note on stderr for each other one; status 4
-/// where none is left.
+/// The named tensors, each usable. Without names all that are usable, with a note on stderr for each other one; status
+/// 4 where none is left.
 std::vector<const FileTensor*> choose_tensors(const WeightFile& file, const std::string& path,
                                               std::span<const std::string> names);
 

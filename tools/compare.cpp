@@ -17,7 +17,8 @@ constexpr std::uint32_t infinity_bits(Format type) {
 }
 
 template <class Word>
-Comparison compare_words(std::uint32_t infinity, std::span<const std::uint8_t> expected, std::span<const std::uint8_t> got) {
+Comparison compare_words(std::uint32_t infinity, std::span<const std::uint8_t> expected,
+                         std::span<const std::uint8_t> got) {
   constexpr std::uint32_t kMagnitude = std::numeric_limits<Word>::max() >> 1;
   const auto is_nan = [&](Word bits) { return (bits & kMagnitude) > infinity; };
   Comparison c;
@@ -55,7 +56,8 @@ Comparison compare_values(Format type, std::span<const std::uint8_t> expected, s
 }
 
 std::string value_text(Format type, std::uint32_t bits) {
-  const float value = type == NIBBLE_F16 ? half_value(bits) : std::bit_cast<float>(type == NIBBLE_BF16 ? bits << 16 : bits);
+  const float value =
+      type == NIBBLE_F16 ? half_value(bits) : std::bit_cast<float>(type == NIBBLE_BF16 ? bits << 16 : bits);
   return fmt::format("{} (0x{:0{}x})", value, bits, type == NIBBLE_F32 ? 8 : 4);
 }
 

@@ -15,9 +15,9 @@ namespace nibble::cli {
 struct Comparison {
   std::uint64_t values = 0;
   std::uint64_t different = 0;
-  std::uint64_t first = 0;                       ///< place of the first difference
+  std::uint64_t first = 0;                        ///< place of the first difference
   std::uint32_t expected_bits = 0, got_bits = 0;  ///< there
-  bool expects_nan = false;                      ///< some expected value is a NaN
+  bool expects_nan = false;                       ///< some expected value is a NaN
 };
 
 /// `type` is f32, f16 or bf16; both spans hold as many bytes.

@@ -41,7 +41,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 std::vector<std::string> subcommand_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
   return names;
 }
 
@@ -55,7 +56,8 @@ std::string unexpected_line(const CLI::App& app, const CLI::App* sub, const std:
   }
   if (sub != nullptr) return fmt::format("argument '{}': expected no more arguments for {}", argument, sub->get_name());
   const std::vector<std::string> names = subcommand_names(app);
-  return fmt::format("command '{}': expected one of {}{}", argument, fmt::join(names, ", "), did_you_mean(argument, names));
+  return fmt::format("command '{}': expected one of {}{}", argument, fmt::join(names, ", "),
+                     did_you_mean(argument, names));
 }
 
 /// One line for whatever the parser did not like; its own texts may have several.
@@ -65,7 +67,8 @@ std::string usage_line(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> left = app.remaining(true);
   std::erase(left, "--");
   if (!left.empty()) return unexpected_line(app, sub, left.front());
-  if (sub == nullptr) return fmt::format("command is missing: expected one of {}", fmt::join(subcommand_names(app), ", "));
+  if (sub == nullptr)
+    return fmt::format("command is missing: expected one of {}", fmt::join(subcommand_names(app), ", "));
   const std::string text = error.what();
   return fmt::format("{}: {}: expected what 'nibble {} --help' shows", sub->get_name(), text.substr(0, text.find('\n')),
                      sub->get_name());
@@ -81,7 +84,8 @@ int run_chosen(const CLI::App& app, std::span<const Subcommand> subcommands) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Decodes quantized weights (GGUF, bitsandbytes) exactly, and shows which kernel does it and why.", "nibble"};
+  CLI::App app{"Decodes quantized weights (GGUF, bitsandbytes) exactly, and shows which kernel does it and why.",
+               "nibble"};
   app.set_version_flag("--version", fmt::format("nibble {}", version()));
   app.footer(kFooter);
   app.require_subcommand(1);

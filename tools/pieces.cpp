@@ -76,7 +76,8 @@ Buffer::Buffer(const Registry& registry, Device device, std::uint64_t bytes)
   } else {
     data_ = std::aligned_alloc(kAlignment, rounded);
   }
-  if (data_ == nullptr) fail(kUnserved, "{} of memory on {}: expected that much to be free", size_text(rounded), device_name(device));
+  if (data_ == nullptr)
+    fail(kUnserved, "{} of memory on {}: expected that much to be free", size_text(rounded), device_name(device));
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -97,7 +98,8 @@ void Buffer::upload(std::span<const std::uint8_t> bytes) {
   if (memory_ == nullptr) {
     std::memcpy(data_, bytes.data(), bytes.size());
   } else {
-    check(memory_->to_device(device_.index, data_, bytes.data(), bytes.size(), nullptr, &line.text), line.data, "copy to the device");
+    check(memory_->to_device(device_.index, data_, bytes.data(), bytes.size(), nullptr, &line.text), line.data,
+          "copy to the device");
   }
 }
 
@@ -105,7 +107,8 @@ std::span<const std::uint8_t> Buffer::read(std::uint64_t bytes, std::vector<std:
   if (memory_ == nullptr) return {static_cast<const std::uint8_t*>(data_), bytes};
   scratch.resize(bytes);
   Line line;
-  check(memory_->to_host(device_.index, scratch.data(), data_, bytes, nullptr, &line.text), line.data, "copy from the device");
+  check(memory_->to_host(device_.index, scratch.data(), data_, bytes, nullptr, &line.text), line.data,
+        "copy from the device");
   return scratch;
 }
 

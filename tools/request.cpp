@@ -68,7 +68,8 @@ nibble_request build_request(const RequestSpec& s) {
     r.dst = tensor_of("dst", s.to, s.shape, s.device);
   } else if (s.op == NIBBLE_OP_OUT_PROD) {
     r.src1 = gradient_of(s, r.weight);
-    r.dst = tensor_of("dst", s.to, std::vector{w.shape[0], r.src1.shape[0], r.src1.shape[2], r.src1.shape[3]}, s.device);
+    r.dst =
+        tensor_of("dst", s.to, std::vector{w.shape[0], r.src1.shape[0], r.src1.shape[2], r.src1.shape[3]}, s.device);
   } else {
     r.src1 = tensor_of("src1", s.src1, std::vector{w.shape[0], s.tokens}, s.device);
     r.dst = tensor_of("dst", s.to, std::vector{w.shape[1], s.tokens}, s.device);

@@ -66,8 +66,10 @@ void decode_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::i
 template <Target target>
 constexpr DecodeTable make_table() {
   return {.decode_row = decode_row<target>,
-          .to_f16 = [](const float* from, std::int64_t count, std::uint8_t* to) { rounder(target, NIBBLE_F16)(from, count, to); },
-          .to_bf16 = [](const float* from, std::int64_t count, std::uint8_t* to) { rounder(target, NIBBLE_BF16)(from, count, to); }};
+          .to_f16 = [](const float* from, std::int64_t count,
+                       std::uint8_t* to) { rounder(target, NIBBLE_F16)(from, count, to); },
+          .to_bf16 = [](const float* from, std::int64_t count,
+                        std::uint8_t* to) { rounder(target, NIBBLE_BF16)(from, count, to); }};
 }
 
 }  // namespace

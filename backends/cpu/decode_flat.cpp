@@ -157,7 +157,8 @@ void widen_f16(const std::uint8_t* HWY_RESTRICT from, std::int64_t count, float*
 #if NIBBLE_CPU_HALF_VECTORS
   const Df d;
   const hn::Rebind<hwy::float16_t, Df> d16;
-  for (; i + kLanes <= count; i += kLanes) hn::StoreU(hn::PromoteTo(d, hn::BitCast(d16, load_16bit(from + 2 * i))), d, out + i);
+  for (; i + kLanes <= count; i += kLanes)
+    hn::StoreU(hn::PromoteTo(d, hn::BitCast(d16, load_16bit(from + 2 * i))), d, out + i);
 #endif
   for (; i < count; ++i) out[i] = load_half(from + 2 * i);
 }
@@ -238,7 +239,9 @@ BlocksFn element_decoder(nibble_format format) {
   }
 }
 
-RoundFn rounder(nibble_format type) { return type == NIBBLE_F16 ? round_to_half : type == NIBBLE_BF16 ? round_to_bfloat16 : nullptr; }
+RoundFn rounder(nibble_format type) {
+  return type == NIBBLE_F16 ? round_to_half : type == NIBBLE_BF16 ? round_to_bfloat16 : nullptr;
+}
 
 }  // namespace nibble::cpu::HWY_NAMESPACE
 #undef NIBBLE_CPU_HALF_VECTORS
@@ -248,7 +251,7 @@ HWY_AFTER_NAMESPACE();
 namespace nibble::cpu {
 
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
-  case Target::name:                                               \
+  case Target::name:                                                \
     return hwy_namespace::NIBBLE_CPU_FUNCTION(format);
 
 FlatFn flat_decoder(Target target, nibble_format format) {

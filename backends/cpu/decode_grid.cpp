@@ -54,13 +54,15 @@ template <class F>
 void decode_grid(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out) {
   for (std::int64_t i = 0; i < block_count; ++i) {
     const std::uint8_t* block = blocks + i * F::kBlockBytes;
-    for (int g = 0; g < F::kBlockValues / 8; ++g) decode_group<F>(F::group(block, g), out + i * F::kBlockValues + 8 * g);
+    for (int g = 0; g < F::kBlockValues / 8; ++g)
+      decode_group<F>(F::group(block, g), out + i * F::kBlockValues + 8 * g);
   }
 }
 
 /// One digit of `count` consecutive bytes.
 template <class D>
-HWY_INLINE void decode_digits(D d, const std::uint8_t* HWY_RESTRICT bytes, int count, int power, float scale, float* HWY_RESTRICT out) {
+HWY_INLINE void decode_digits(D d, const std::uint8_t* HWY_RESTRICT bytes, int count, int power, float scale,
+                              float* HWY_RESTRICT out) {
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::uint8_t, D> d8;
   const auto powers = hn::Set(di, power), byte_mask = hn::Set(di, 255), one = hn::Set(di, 1);
@@ -118,7 +120,7 @@ HWY_AFTER_NAMESPACE();
 namespace nibble::cpu {
 
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
-  case Target::name:                                               \
+  case Target::name:                                                \
     return hwy_namespace::NIBBLE_CPU_FUNCTION(format);
 
 BlocksFn grid_decoder(Target target, nibble_format format) {

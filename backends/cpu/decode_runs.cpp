@@ -25,7 +25,8 @@ constexpr int kChunk = 16;  // codes that are unpacked together: one 128-bit vec
 
 /// Sixteen codes as signed bytes: biased, or looked up.
 template <class F>
-HWY_INLINE void decode_chunk(const std::uint8_t* HWY_RESTRICT block, const Run& run, int first, Scale s, float* HWY_RESTRICT out) {
+HWY_INLINE void decode_chunk(const std::uint8_t* HWY_RESTRICT block, const Run& run, int first, Scale s,
+                             float* HWY_RESTRICT out) {
   for (int l = 0; l < kChunk; ++l) {
     const auto code = static_cast<int>(run_code(block, run, first + l));
     if constexpr (F::kCombine == Combine::table) {
@@ -50,7 +51,8 @@ template <int kShift>
 HWY_INLINE Bytes shift_right(Bytes v) {
   if constexpr (kShift == 0) return v;
   // There is no shift of bytes: what comes over from the neighbour is masked away by the caller.
-  else return hn::BitCast(Du8(), hn::ShiftRight<kShift>(hn::BitCast(Du16(), v)));
+  else
+    return hn::BitCast(Du8(), hn::ShiftRight<kShift>(hn::BitCast(Du16(), v)));
 }
 
 /// Sixteen codes of a plane from value `first` of its run on.
@@ -81,10 +83,13 @@ HWY_INLINE Bytes unpack(const std::uint8_t* HWY_RESTRICT block, PlaneOf) {
     // Four bytes, each to four lanes; then the pair of bits that is the lane's.
     static_assert(kPlane.bits == 2);
     alignas(16) static constexpr std::uint8_t kLane[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
-    alignas(16) static constexpr std::uint8_t kUpper[16] = {0, 0, 255, 255, 0, 0, 255, 255, 0, 0, 255, 255, 0, 0, 255, 255};
-    alignas(16) static constexpr std::uint8_t kOdd[16] = {0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255};
+    alignas(16) static constexpr std::uint8_t kUpper[16] = {0, 0, 255, 255, 0, 0, 255, 255,
+                                                            0, 0, 255, 255, 0, 0, 255, 255};
+    alignas(16) static constexpr std::uint8_t kOdd[16] = {0, 255, 0, 255, 0, 255, 0, 255,
+                                                          0, 255, 0, 255, 0, 255, 0, 255};
     const hn::FixedTag<std::uint32_t, 4> d32;
-    const Bytes v = hn::TableLookupBytes(hn::BitCast(d, hn::Set(d32, load_u32(block + kPlane.at + kFirst / 4))), hn::Load(d, kLane));
+    const Bytes v = hn::TableLookupBytes(hn::BitCast(d, hn::Set(d32, load_u32(block + kPlane.at + kFirst / 4))),
+                                         hn::Load(d, kLane));
     const Bytes nibble = hn::IfThenElse(hn::MaskFromVec(hn::Load(d, kUpper)), shift_right<4>(v), v);
     return hn::And(hn::IfThenElse(hn::MaskFromVec(hn::Load(d, kOdd)), shift_right<2>(nibble), nibble), mask);
   }
@@ -103,7 +108,7 @@ struct High {
 
 /// Four, eight or sixteen of the sixteen signed bytes, from lane kLane on, as f32.
 template <int kLane, class D>
-HWY_INLINE hn::Vec<D> to_floats(D d, hn::Vec<hn::FixedTag<std::int8_t, kChunk>> v) {
+HWY_INLINE hn::Vec<D> to_floats(D d, hn::Vec<hn::FixedTag<std::int8_t, kChunk> > v) {
   const hn::RebindToSigned<D> di;
   const hn::FixedTag<std::int8_t, 16> d16;
   const hn::FixedTag<std::int8_t, 8> d8;
@@ -113,12 +118,13 @@ HWY_INLINE hn::Vec<D> to_floats(D d, hn::Vec<hn::FixedTag<std::int8_t, kChunk>> 
   } else if constexpr (hn::MaxLanes(D()) == 8) {
     return hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(d8, hn::ShiftRightBytes<kLane>(d16, v))));
   } else {
-    return hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(d4, hn::LowerHalf(d8, hn::ShiftRightBytes<kLane>(d16, v)))));
+    return hn::ConvertTo(d,
+                         hn::PromoteTo(di, hn::LowerHalf(d4, hn::LowerHalf(d8, hn::ShiftRightBytes<kLane>(d16, v)))));
   }
 }
 
 template <class F, class D, std::size_t... kPart>
-HWY_INLINE void store_parts(D d, hn::Vec<hn::FixedTag<std::int8_t, kChunk>> codes, Scale s, float* HWY_RESTRICT out,
+HWY_INLINE void store_parts(D d, hn::Vec<hn::FixedTag<std::int8_t, kChunk> > codes, Scale s, float* HWY_RESTRICT out,
                             std::index_sequence<kPart...>) {
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
   const auto scale = hn::Set(d, s.scale);
@@ -156,7 +162,8 @@ HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, float* HWY_RE
   const Scale s = F::scale(block, kRun);
   static_assert(F::kRunLength == kChunk || F::kRunLength == 2 * kChunk);
 #if HWY_TARGET == HWY_SCALAR
-  for (int first = 0; first < F::kRunLength; first += kChunk) decode_chunk<F>(block, F::run(kRun), first, s, out + first);
+  for (int first = 0; first < F::kRunLength; first += kChunk)
+    decode_chunk<F>(block, F::run(kRun), first, s, out + first);
 #else
   decode_chunk<F, kRun, 0>(block, s, out);
   if constexpr (F::kRunLength == 2 * kChunk) decode_chunk<F, kRun, kChunk>(block, s, out + kChunk);
@@ -164,14 +171,16 @@ HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, float* HWY_RE
 }
 
 template <class F, std::size_t... kRun>
-HWY_INLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, float* HWY_RESTRICT out, std::index_sequence<kRun...>) {
+HWY_INLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, float* HWY_RESTRICT out,
+                             std::index_sequence<kRun...>) {
   (decode_run<F, static_cast<int>(kRun)>(block, out + kRun * F::kRunLength), ...);
 }
 
 template <class F>
 void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out) {
   for (std::int64_t i = 0; i < block_count; ++i) {
-    decode_block<F>(blocks + i * F::kBlockBytes, out + i * F::kBlockValues, std::make_index_sequence<F::kBlockValues / F::kRunLength>());
+    decode_block<F>(blocks + i * F::kBlockBytes, out + i * F::kBlockValues,
+                    std::make_index_sequence<F::kBlockValues / F::kRunLength>());
   }
 }
 
@@ -195,7 +204,7 @@ namespace nibble::cpu {
 
 BlocksFn runs_decoder(Target target, nibble_format format) {
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
-  case Target::name:                                               \
+  case Target::name:                                                \
     return hwy_namespace::runs_decoder(format);
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
 #undef NIBBLE_CPU_CASE

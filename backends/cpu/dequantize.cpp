@@ -23,7 +23,8 @@ nibble_request flattened(const nibble_request& r) {
   std::int64_t row = r.dst.shape[0];
   for (int d = 1; d < 4; ++d) {
     const bool dst_joins = r.dst.shape[d] == 1 || r.dst.byte_stride[d] == row * r.dst.byte_stride[0];
-    const bool src_joins = flat || r.dst.shape[d] == 1 || r.weight.packed.byte_stride[d] == row / info.block_values * info.block_bytes;
+    const bool src_joins =
+        flat || r.dst.shape[d] == 1 || r.weight.packed.byte_stride[d] == row / info.block_values * info.block_bytes;
     if (!dst_joins || !src_joins) return r;
     row *= r.dst.shape[d];
   }
@@ -35,9 +36,11 @@ nibble_request flattened(const nibble_request& r) {
 }
 
 /// Decodes values [first, first + count) of a row to dst's type.
-void decode_piece(const DecodeTable& table, const nibble_request& r, std::int64_t row, std::int64_t first, std::int64_t count) {
+void decode_piece(const DecodeTable& table, const nibble_request& r, std::int64_t row, std::int64_t first,
+                  std::int64_t count) {
   const nibble_tensor& dst = r.dst;
-  const std::int64_t i1 = row % dst.shape[1], i2 = row / dst.shape[1] % dst.shape[2], i3 = row / dst.shape[1] / dst.shape[2];
+  const std::int64_t i1 = row % dst.shape[1], i2 = row / dst.shape[1] % dst.shape[2],
+                     i3 = row / dst.shape[1] / dst.shape[2];
   std::uint8_t* out = bytes_of(dst) + i1 * dst.byte_stride[1] + i2 * dst.byte_stride[2] + i3 * dst.byte_stride[3];
   if (dst.format == NIBBLE_F32) {
     table.decode_row(r.weight, i1, i2, i3, first, count, reinterpret_cast<float*>(out) + first);
@@ -52,8 +55,8 @@ void decode_piece(const DecodeTable& table, const nibble_request& r, std::int64_
   }
 }
 
-nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* request, void*, std::uint64_t, void*,
-                      nibble_text* why) {
+nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* request, void*, std::uint64_t,
+                      void*, nibble_text* why) {
   return contained(why, [&] {
     const nibble_request r = flattened(*request);
     const DecodeTable& table = decode_table(target_of(k));
@@ -61,12 +64,13 @@ nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_r
     // A piece is a part of a row, in whole tiles, which are whole blocks of every format; or several short rows.
     const std::int64_t pieces = (length + kGrain - 1) / kGrain;
     const std::int64_t rows_a_task = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(length, 1));
-    for_pieces(rows * pieces, rows_a_task, threads_for(r.threads), [&](std::int64_t begin, std::int64_t end, std::uint32_t) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t first = i % pieces * kGrain;
-        decode_piece(table, r, i / pieces, first, std::min(kGrain, length - first));
-      }
-    });
+    for_pieces(rows * pieces, rows_a_task, threads_for(r.threads),
+               [&](std::int64_t begin, std::int64_t end, std::uint32_t) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const std::int64_t first = i % pieces * kGrain;
+                   decode_piece(table, r, i / pieces, first, std::min(kGrain, length - first));
+                 }
+               });
   });
 }
 

@@ -11,7 +11,8 @@ namespace nibble::cpu {
 namespace {
 
 /// to[j][i] = from[i][j], in tiles that stay in a few cache lines of both.
-void transpose(const float* from, std::int64_t rows, std::int64_t columns, std::int64_t from_ld, float* to, std::int64_t to_ld) {
+void transpose(const float* from, std::int64_t rows, std::int64_t columns, std::int64_t from_ld, float* to,
+               std::int64_t to_ld) {
   constexpr std::int64_t kTile = 16;
   for (std::int64_t j0 = 0; j0 < columns; j0 += kTile) {
     for (std::int64_t i0 = 0; i0 < rows; i0 += kTile) {
@@ -30,7 +31,8 @@ Product product_of(const nibble_request& r, const DecodeTable& table) {
   p.columns = w.shape[1];
   p.depth = w.shape[0];
   p.transposed_panels = true;
-  p.decode_panel = [&r, &table](std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out, std::int64_t ld, float* spare) {
+  p.decode_panel = [&r, &table](std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out,
+                                std::int64_t ld, float* spare) {
     for (std::int64_t i = 0; i < count; ++i) table.decode_row(r.weight, n + i, 0, 0, k, chunk, spare + i * chunk);
     transpose(spare, count, chunk, chunk, out, ld);
   };
@@ -52,12 +54,13 @@ Product product_of(const nibble_request& r, const DecodeTable& table) {
   return p;
 }
 
-nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need, nibble_text* why) {
+nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need,
+                    nibble_text* why) {
   return contained(why, [&] { query_product(product_of(*r, decode_table(target_of(k))), k, r, need); });
 }
 
-nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void* workspace, std::uint64_t bytes,
-                      void*, nibble_text* why) {
+nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void* workspace,
+                      std::uint64_t bytes, void*, nibble_text* why) {
   return contained(why, [&] {
     const Product p = product_of(*r, decode_table(target_of(k)));
     const Microkernel& kernel = microkernel(target_of(k));

@@ -19,8 +19,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Two vectors of columns times this many rows of accumulators, with room for two of b and one of a in the register file:
-// 32 registers with AVX-512, 16 before.
+// Two vectors of columns times this many rows of accumulators, with room for two of b and one of a in the register
+// file: 32 registers with AVX-512, 16 before.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kTileRows = 12;
 #else

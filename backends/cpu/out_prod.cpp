@@ -11,7 +11,8 @@ namespace nibble::cpu {
 namespace {
 
 /// Adds what was there where the request accumulates, rounds, and writes one row's part.
-void store_sums(const DecodeTable& table, const nibble_tensor& dst, std::uint8_t* out, std::int64_t count, float* sums, bool accumulate) {
+void store_sums(const DecodeTable& table, const nibble_tensor& dst, std::uint8_t* out, std::int64_t count, float* sums,
+                bool accumulate) {
   const std::int64_t size = dst.byte_stride[0];
   for (std::int64_t i = 0; accumulate && i < count; ++i) sums[i] += load_element(dst.format, out + i * size);
   if (dst.format == NIBBLE_F32) {
@@ -37,7 +38,8 @@ Product product_of(const nibble_request& r, const DecodeTable& table, std::int64
   p.depth = w.shape[1];
   // With few rows a panel is used only once or twice, so it should not leave the first-level cache in between.
   p.chunk = p.rows <= kFewRows ? 32 : 256;
-  p.decode_panel = [&r, &table, w2, w3](std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out, std::int64_t ld, float*) {
+  p.decode_panel = [&r, &table, w2, w3](std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count,
+                                        float* out, std::int64_t ld, float*) {
     for (std::int64_t i = 0; i < chunk; ++i) table.decode_row(r.weight, k + i, w2, w3, n, count, out + i * ld);
   };
   p.activation = [&src1, offset](std::int64_t m) { return bytes_of(src1) + offset(m, src1.byte_stride[0], src1); };
@@ -50,12 +52,13 @@ Product product_of(const nibble_request& r, const DecodeTable& table, std::int64
   return p;
 }
 
-nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need, nibble_text* why) {
+nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need,
+                    nibble_text* why) {
   return contained(why, [&] { query_product(product_of(*r, decode_table(target_of(k)), 0, 0), k, r, need); });
 }
 
-nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void* workspace, std::uint64_t bytes,
-                      void*, nibble_text* why) {
+nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void* workspace,
+                      std::uint64_t bytes, void*, nibble_text* why) {
   return contained(why, [&] {
     const DecodeTable& table = decode_table(target_of(k));
     const Microkernel& kernel = microkernel(target_of(k));

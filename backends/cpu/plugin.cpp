@@ -32,7 +32,8 @@ nibble_status device_caps(std::int32_t, nibble_caps* out, nibble_text* why) {
     out->lanes = 1;
     out->isa = detected_isa();
     out->processors = available_threads();
-    out->memory_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    out->memory_bytes =
+        static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     out->cache_bytes = cache > 0 ? static_cast<std::uint64_t>(cache) : 0;
     for (const TargetInfo& t : kTargets) {

@@ -30,7 +30,9 @@ std::int64_t slices_of(const Product& p) {
 }
 
 std::int64_t sums_floats(const Cut& c) { return c.slices * c.rows * c.panels * kPanelColumns; }
-std::int64_t packed_floats(const Cut& c, std::int64_t tile_rows) { return c.slices * round_up(c.rows, tile_rows) * c.step; }
+std::int64_t packed_floats(const Cut& c, std::int64_t tile_rows) {
+  return c.slices * round_up(c.rows, tile_rows) * c.step;
+}
 
 void measure(const Product& p, std::int64_t tile_rows, Cut& c) {
   const std::int64_t floats = sums_floats(c) + packed_floats(c, tile_rows) + c.threads * panel_floats(p);
@@ -48,7 +50,8 @@ struct Buffers {
   float *sums, *packed, *panels;
   Buffers(const Cut& c, std::int64_t tile_rows, void* workspace) {
     const auto align = [](float* at) {
-      return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(at) + kAlignment - 1) / kAlignment * kAlignment);
+      return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(at) + kAlignment - 1) / kAlignment *
+                                      kAlignment);
     };
     sums = align(static_cast<float*>(workspace));
     packed = align(sums + sums_floats(c));
@@ -66,9 +69,15 @@ float load(nibble_format type, const std::uint8_t* at) {
 /// One run over k for a range of rows and a group of panels.
 class Pass {
  public:
-  Pass(const Product& p, const Microkernel& kernel, const Cut& cut, void* workspace, std::int64_t first_row, std::int64_t first_panel)
-      : p_(p), kernel_(kernel), cut_(cut), buffers_(cut, kernel.tile_rows, workspace), first_row_(first_row),
-        rows_(std::min(cut.rows, p.rows - first_row)), first_panel_(first_panel),
+  Pass(const Product& p, const Microkernel& kernel, const Cut& cut, void* workspace, std::int64_t first_row,
+       std::int64_t first_panel)
+      : p_(p),
+        kernel_(kernel),
+        cut_(cut),
+        buffers_(cut, kernel.tile_rows, workspace),
+        first_row_(first_row),
+        rows_(std::min(cut.rows, p.rows - first_row)),
+        first_panel_(first_panel),
         panels_(std::min(cut.panels, ceil_div(p.columns, kPanelColumns) - first_panel)),
         // At least one step, so that sums over no k at all are set to zero.
         slice_depth_(round_up(std::max<std::int64_t>(ceil_div(p.depth, cut.slices), 1), p.chunk)) {}
@@ -79,9 +88,10 @@ class Pass {
       for_pieces(cut_.slices * tiles, 4, cut_.threads, [&](std::int64_t begin, std::int64_t end, std::uint32_t) {
         for (std::int64_t i = begin; i < end; ++i) pack_tile(offset, i / tiles, i % tiles);
       });
-      for_pieces(cut_.slices * panels_, 1, cut_.threads, [&](std::int64_t begin, std::int64_t end, std::uint32_t worker) {
-        for (std::int64_t i = begin; i < end; ++i) multiply_panel(offset, i / panels_, i % panels_, worker);
-      });
+      for_pieces(cut_.slices * panels_, 1, cut_.threads,
+                 [&](std::int64_t begin, std::int64_t end, std::uint32_t worker) {
+                   for (std::int64_t i = begin; i < end; ++i) multiply_panel(offset, i / panels_, i % panels_, worker);
+                 });
     }
     for_pieces(rows_, 8, cut_.threads, [&](std::int64_t begin, std::int64_t end, std::uint32_t) {
       for (std::int64_t m = begin; m < end; ++m) finish_row(m);
@@ -90,7 +100,9 @@ class Pass {
 
  private:
   [[nodiscard]] std::int64_t ldc() const { return cut_.panels * kPanelColumns; }
-  [[nodiscard]] float* sums(std::int64_t slice, std::int64_t m) const { return buffers_.sums + (slice * cut_.rows + m) * ldc(); }
+  [[nodiscard]] float* sums(std::int64_t slice, std::int64_t m) const {
+    return buffers_.sums + (slice * cut_.rows + m) * ldc();
+  }
   [[nodiscard]] float* packed(std::int64_t slice) const {
     return buffers_.packed + slice * round_up(cut_.rows, kernel_.tile_rows) * cut_.step;
   }
@@ -160,7 +172,8 @@ Cut cut_product(const Product& p, std::int64_t tile_rows, std::uint32_t threads,
   constexpr std::int64_t kMostRows = 4096, kSums = 4 << 20, kPacked = 1 << 20;  // floats
   Cut c{.slices = slices_of(p), .rows = std::min(p.rows, kMostRows)};
   const std::int64_t all_panels = std::max<std::int64_t>(1, ceil_div(p.columns, kPanelColumns));
-  c.panels = std::clamp<std::int64_t>(kSums / std::max<std::int64_t>(1, c.slices * c.rows * kPanelColumns), 1, all_panels);
+  c.panels =
+      std::clamp<std::int64_t>(kSums / std::max<std::int64_t>(1, c.slices * c.rows * kPanelColumns), 1, all_panels);
   const std::int64_t most_step = round_up(std::max<std::int64_t>(p.depth / c.slices, 1), p.chunk);
   c.step = std::clamp(kPacked / std::max<std::int64_t>(1, c.slices * c.rows) / p.chunk * p.chunk, p.chunk, most_step);
   c.threads = static_cast<std::uint32_t>(std::min<std::int64_t>(threads, c.slices * c.panels));

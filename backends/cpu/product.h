@@ -4,8 +4,8 @@
 //   result[m][n] = sum over k of activation[m][k] * panel[k][n]
 //
 // For each group of panels: for each step of k: pack the activations once, then let each thread decode a panel of one
-// chunk of k and multiply while it lies in its cache. No part of the weight is decoded twice in a call, unless there are
-// more rows than the workspace holds, and never more than a panel a thread at a time.
+// chunk of k and multiply while it lies in its cache. No part of the weight is decoded twice in a call, unless there
+// are more rows than the workspace holds, and never more than a panel a thread at a time.
 #ifndef NIBBLE_BACKENDS_CPU_PRODUCT_H
 #define NIBBLE_BACKENDS_CPU_PRODUCT_H
 
@@ -28,7 +28,9 @@ struct Product {
   bool transposed_panels = false;                 ///< panels need a second buffer
 
   /// Decodes panel[k][n] for k in [k, k + chunk) and n in [n, n + count) to `out`, rows `ld` apart.
-  std::function<void(std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out, std::int64_t ld, float* spare)> decode_panel;
+  std::function<void(std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out,
+                     std::int64_t ld, float* spare)>
+      decode_panel;
   /// Where activation[m][0] is, and the distance to activation[m][1].
   std::function<const std::uint8_t*(std::int64_t m)> activation;
   std::int64_t activation_stride = 0;

@@ -20,14 +20,14 @@
 
 // X(name, Highway's target, its namespace, bit of nibble_caps::isa, rank)
 #if HWY_ARCH_X86
-#define NIBBLE_CPU_TARGETS(X)                           \
-  X(avx512, HWY_AVX3, N_AVX3, NIBBLE_ISA_AVX512, 40)    \
-  X(avx2, HWY_AVX2, N_AVX2, NIBBLE_ISA_AVX2, 30)        \
-  X(sse4, HWY_SSE4, N_SSE4, NIBBLE_ISA_SSE4, 20)        \
+#define NIBBLE_CPU_TARGETS(X)                        \
+  X(avx512, HWY_AVX3, N_AVX3, NIBBLE_ISA_AVX512, 40) \
+  X(avx2, HWY_AVX2, N_AVX2, NIBBLE_ISA_AVX2, 30)     \
+  X(sse4, HWY_SSE4, N_SSE4, NIBBLE_ISA_SSE4, 20)     \
   X(portable, HWY_SCALAR, N_SCALAR, NIBBLE_ISA_PORTABLE, 10)
 #elif HWY_ARCH_ARM
-#define NIBBLE_CPU_TARGETS(X)                           \
-  X(neon, HWY_NEON, N_NEON, NIBBLE_ISA_NEON, 20)        \
+#define NIBBLE_CPU_TARGETS(X)                    \
+  X(neon, HWY_NEON, N_NEON, NIBBLE_ISA_NEON, 20) \
   X(portable, HWY_SCALAR, N_SCALAR, NIBBLE_ISA_PORTABLE, 10)
 #else
 #define NIBBLE_CPU_TARGETS(X) X(portable, HWY_SCALAR, N_SCALAR, NIBBLE_ISA_PORTABLE, 10)

@@ -59,10 +59,12 @@ void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
   // More than the machine has bring nothing, and oneTBB would print that it ignores them.
   tbb::task_arena arena(static_cast<int>(std::min(threads, available_threads())));
   arena.execute([&] {
-    tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, count, static_cast<std::size_t>(grain)),
-                      [&](const tbb::blocked_range<std::int64_t>& r) {
-                        body(r.begin(), r.end(), static_cast<std::uint32_t>(tbb::this_task_arena::current_thread_index()));
-                      }, tbb::simple_partitioner());
+    tbb::parallel_for(
+        tbb::blocked_range<std::int64_t>(0, count, static_cast<std::size_t>(grain)),
+        [&](const tbb::blocked_range<std::int64_t>& r) {
+          body(r.begin(), r.end(), static_cast<std::uint32_t>(tbb::this_task_arena::current_thread_index()));
+        },
+        tbb::simple_partitioner());
   });
 }
 

@@ -19,9 +19,9 @@ std::uint32_t quota_threads(const std::string& root);
 /// A caller's limit (0: none) against what is available.
 std::uint32_t threads_for(std::uint32_t requested);
 
-/// Calls body(first, last, worker) for pieces of [0, count), concurrently on at most `threads` threads; returns when all
-/// are done. `worker` is below `threads`, and no two calls at a time have the same. With one thread, or where all fits
-/// one piece of `grain`, the caller's own thread does it and no pool is touched.
+/// Calls body(first, last, worker) for pieces of [0, count), concurrently on at most `threads` threads; returns when
+/// all are done. `worker` is below `threads`, and no two calls at a time have the same. With one thread, or where all
+/// fits one piece of `grain`, the caller's own thread does it and no pool is touched.
 void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
                 const std::function<void(std::int64_t, std::int64_t, std::uint32_t)>& body);
 

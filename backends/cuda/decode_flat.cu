@@ -3,8 +3,6 @@
 #include "backends/gpu/decode.h"
 #include "backends/gpu/flat.h"
 
-#include <nibble/tensor.hpp>
-
 namespace nibble::gpu {
 
 nibble_status decode_flat(const nibble_weight& w, nibble_format to, const Rows& rows, const float* scales,

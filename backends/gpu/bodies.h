@@ -9,7 +9,9 @@
 #include "core/formats/description.h"
 #include "core/formats/grids.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -119,6 +121,20 @@ NIBBLE_HD inline void decode_run(const std::uint8_t* block, const Run& run, int 
 template <class Entry>
 NIBBLE_HD constexpr Entry biased_entry(Entry e) {
   return e ^ static_cast<Entry>(0x8080808080808080u);
+}
+
+/// A grid of them.
+template <class Entry, int kSize>
+struct GridData {
+  Entry entries[kSize];
+};
+template <Grid grid>
+consteval auto biased_grid() {
+  constexpr const auto& kTable = grid_table<grid>();
+  using Entry = std::remove_cvref_t<decltype(kTable[0])>;
+  GridData<Entry, static_cast<int>(std::size(kTable))> out{};
+  for (std::size_t i = 0; i < std::size(kTable); ++i) out.entries[i] = biased_entry(kTable[i]);
+  return out;
 }
 
 /// Values j .. j+N-1 of a block, j a multiple of N. `grid` holds biased entries, aligned to 8 bytes.

@@ -32,7 +32,7 @@ nibble_status decode_tensor(const nibble_weight& w, const nibble_tensor& dst, co
                             nibble_text* why);
 
 // The same for nested NF4 and FP4 in one launch without rebuilt scales: each is made where it is used. Defined only in
-// plugins that compile backends/gpu/nested.h.
+// plugins that compile decode_nested.cpp.
 nibble_status decode_rows_nested(const nibble_weight& w, std::int64_t i1_first, std::int64_t i1_count, std::int64_t i2,
                                  std::int64_t i3, nibble_format to, void* out, std::int64_t out_row_stride_elements,
                                  Stream stream, nibble_text* why);

@@ -5,13 +5,14 @@
 
 #include <nibble/abi.h>
 
+#include "backends/gpu/device_code.h"
+#include "backends/gpu/weight_rows.h"
 #include "core/formats/formats.h"
 
 #include <array>
+#include <iterator>
 
 namespace nibble::gpu {
-
-constexpr bool keeps_scales_beside(Engine engine) { return engine == Engine::flat4 || engine == Engine::flat8; }
 
 /// The numbers of the formats that satisfy `wanted`, in the list's order.
 template <bool (*wanted)(Engine)>
@@ -32,10 +33,6 @@ consteval auto format_ids() {
 inline constexpr auto kBlockFormats = format_ids<[](Engine e) { return !keeps_scales_beside(e); }>();
 inline constexpr auto kCodebookFormats = format_ids<keeps_scales_beside>();
 inline constexpr nibble_format kResultTypes[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16};
-
-/// Whether this module's code runs on a device like `caps`. Pure; each back end defines it once.
-nibble_status device_has_code(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
-                              nibble_text* why);
 
 /// Nested scales are rebuilt into the workspace, then values are decoded from them.
 nibble_status query_dequantize(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,

@@ -22,6 +22,9 @@ nibble_status decode_flat(const nibble_weight& w, nibble_format to, const Rows& 
 nibble_status decode_nested(const nibble_weight& w, nibble_format to, const Rows& rows, Stream stream,
                             nibble_text* why);
 
+/// One of the module's kernels, to ask whether a device can run them.
+const void* any_kernel();
+
 /// Calls visit(F{}, Out{}) for a format of the engine and an output type.
 template <Engine engine, class Visit>
 nibble_status with_types(nibble_format from, nibble_format to, Visit&& visit) {

@@ -105,6 +105,7 @@ inline nibble_status decode_flat_on(const nibble_weight& w, nibble_format to, co
   return launch_flat(w, to, rows, StoredScales{scales, shift_of(w.block_size)}, code, stream, why);
 }
 
+/// The scales of a nested weight, to be made where they are used.
 inline NestedScales nested_scales(const nibble_weight& w) {
   return {.absmax = bytes_of(w.absmax),
           .code = reinterpret_cast<const float*>(bytes_of(w.nested_code)),
@@ -114,6 +115,7 @@ inline NestedScales nested_scales(const nibble_weight& w) {
           .group_shift = shift_of(w.nested_block_size)};
 }
 
+/// A template only so that a translation unit which does not launch it does not hold it.
 template <class Scales>
 __global__ void __launch_bounds__(kThreads) rebuild_scales_kernel(Scales scales, std::int64_t blocks, float* out) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;

@@ -12,19 +12,7 @@
 
 namespace nibble::gpu {
 
-/// A grid as data of the device: host constants cannot be indexed there.
-template <class Entry, int kSize>
-struct GridData {
-  Entry entries[kSize];
-};
-template <Grid grid>
-consteval auto biased_grid() {
-  constexpr const auto& kTable = grid_table<grid>();
-  using Entry = std::remove_cvref_t<decltype(kTable[0])>;
-  GridData<Entry, static_cast<int>(std::size(kTable))> out{};
-  for (std::size_t i = 0; i < std::size(kTable); ++i) out.entries[i] = biased_entry(kTable[i]);
-  return out;
-}
+/// A device cannot index the host's constants, so it has its own.
 template <Grid grid>
 __device__ const auto device_grid = biased_grid<grid>();
 

@@ -8,12 +8,12 @@
 
 namespace nibble::gpu {
 
-/// `list` is CMake's: "75-real;90-real;103;120-virtual". "-real" is machine code, which runs on its own major
+/// `list` is CMake's, with commas: "75-real,90-real,103,120-virtual". "-real" is machine code, which runs on its own major
 /// version's chips of the same or a later minor; "-virtual" is an intermediate form, which runs on every later chip;
 /// no suffix is both. A letter after the number ("90a") is that chip alone; "f" is its family, the same major version.
 constexpr bool runs_on(std::string_view list, std::uint32_t major, std::uint32_t minor) {
   while (!list.empty()) {
-    const std::size_t end = list.find(';');
+    const std::size_t end = list.find(',');
     const std::string_view entry = list.substr(0, end);
     list = end == std::string_view::npos ? std::string_view{} : list.substr(end + 1);
     std::uint32_t number = 0;

@@ -14,7 +14,9 @@ struct BF16 {
   static constexpr int kBlockBytes = 2;
   static constexpr Engine kEngine = Engine::element;
 
-  static NIBBLE_HD constexpr float value(const std::uint8_t* block, int /*j*/) { return float_from_bfloat16(load_u16(block)); }
+  static NIBBLE_HD constexpr float value(const std::uint8_t* block, int /*j*/) {
+    return float_from_bfloat16(load_u16(block));
+  }
 };
 
 }  // namespace nibble::format

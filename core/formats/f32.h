@@ -14,7 +14,9 @@ struct F32 {
   static constexpr int kBlockBytes = 4;
   static constexpr Engine kEngine = Engine::element;
 
-  static NIBBLE_HD constexpr float value(const std::uint8_t* block, int /*j*/) { return float_from_bits(load_u32(block)); }
+  static NIBBLE_HD constexpr float value(const std::uint8_t* block, int /*j*/) {
+    return float_from_bits(load_u32(block));
+  }
 };
 
 }  // namespace nibble::format

@@ -75,9 +75,9 @@ namespace nibble {
 template <class F>
 constexpr bool visit_format(nibble_format id, F&& f) {
   switch (id) {
-#define NIBBLE_VISIT(name)     \
-  case format::name::kId:      \
-    f(format::name{});         \
+#define NIBBLE_VISIT(name) \
+  case format::name::kId:  \
+    f(format::name{});     \
     return true;
     NIBBLE_FORMATS(NIBBLE_VISIT)
 #undef NIBBLE_VISIT

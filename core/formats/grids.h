@@ -32,12 +32,18 @@ inline constexpr std::uint32_t kGridIq3s[512] = {
 /// Entries of a grid, on the host.
 template <Grid grid>
 constexpr const auto& grid_table() {
-  if constexpr (grid == Grid::iq1s) return kGridIq1s;
-  else if constexpr (grid == Grid::iq2xxs) return kGridIq2xxs;
-  else if constexpr (grid == Grid::iq2xs) return kGridIq2xs;
-  else if constexpr (grid == Grid::iq2s) return kGridIq2s;
-  else if constexpr (grid == Grid::iq3xxs) return kGridIq3xxs;
-  else return kGridIq3s;
+  if constexpr (grid == Grid::iq1s)
+    return kGridIq1s;
+  else if constexpr (grid == Grid::iq2xxs)
+    return kGridIq2xxs;
+  else if constexpr (grid == Grid::iq2xs)
+    return kGridIq2xs;
+  else if constexpr (grid == Grid::iq2s)
+    return kGridIq2s;
+  else if constexpr (grid == Grid::iq3xxs)
+    return kGridIq3xxs;
+  else
+    return kGridIq3s;
 }
 
 }  // namespace nibble

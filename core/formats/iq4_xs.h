@@ -22,7 +22,9 @@ struct IQ4_XS {
   static constexpr Combine kCombine = Combine::table;
   static constexpr std::int8_t kCodes[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-  static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 8 + 16 * (r / 2), .shift = 4 * (r & 1), .bits = 4}}; }
+  static NIBBLE_HD constexpr Run run(int r) {
+    return {.low = {.at = 8 + 16 * (r / 2), .shift = 4 * (r & 1), .bits = 4}};
+  }
   static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) {
     const int i = r / 2;
     const int low = block[4 + i / 2] >> 4 * (i & 1) & 15;

@@ -21,10 +21,10 @@ struct NVFP4 {
   static constexpr Combine kCombine = Combine::table;
   static constexpr std::int8_t kCodes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-  static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 4 + 8 * r, .bits = 4, .packing = Packing::halves}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) {
-    return {half_e4m3(block[r])};
+  static NIBBLE_HD constexpr Run run(int r) {
+    return {.low = {.at = 4 + 8 * r, .bits = 4, .packing = Packing::halves}};
   }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) { return {half_e4m3(block[r])}; }
 
   /// Half the value of an unsigned E4M3 byte; 0x00 and 0x7f give 0. Bit 7 is not read.
   static NIBBLE_HD constexpr float half_e4m3(std::uint32_t x) {

@@ -20,7 +20,9 @@ struct Q4_1 {
   static constexpr Combine kCombine = Combine::sum;
 
   static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 4, .shift = 4 * r, .bits = 4}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block), load_half(block + 2)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) {
+    return {load_half(block), load_half(block + 2)};
+  }
 };
 
 }  // namespace nibble::format

@@ -21,7 +21,10 @@ struct Q5_K {
   static constexpr int kRunLength = 32;
   static constexpr Combine kCombine = Combine::sum;
 
-  static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 48 + 32 * (r / 2), .shift = 4 * (r & 1), .bits = 4}, .high = {.at = 16, .shift = r, .bits = 1}}; }
+  static NIBBLE_HD constexpr Run run(int r) {
+    return {.low = {.at = 48 + 32 * (r / 2), .shift = 4 * (r & 1), .bits = 4},
+            .high = {.at = 16, .shift = r, .bits = 1}};
+  }
   static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) {
     const ScaleAndMin6 s = scale_and_min_6bit(block + 4, r);
     return {mul_rn(load_half(block), static_cast<float>(s.scale)),

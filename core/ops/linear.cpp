@@ -18,8 +18,9 @@ Status validate(const nibble_request& r) {
   if (Status s = check_output({"dst", &r.dst}); !s) return s;
   if (r.flags != 0) return {NIBBLE_INVALID_ARGUMENT, fmt::format("linear was given flags {}: expected none", r.flags)};
   if (w.shape[2] != 1 || w.shape[3] != 1) {
-    return {NIBBLE_INVALID_ARGUMENT, fmt::format("weight has dimensions 2 and 3 of {} and {}: expected 1, a matrix [in, out]",
-                                                 w.shape[2], w.shape[3])};
+    return {NIBBLE_INVALID_ARGUMENT,
+            fmt::format("weight has dimensions 2 and 3 of {} and {}: expected 1, a matrix [in, out]", w.shape[2],
+                        w.shape[3])};
   }
   if (Status s = check_dimensions({"src1", &src1}, {w.shape[0], src1.shape[1], 1, 1}, "[in, tokens]"); !s) return s;
   if (present(bias)) {

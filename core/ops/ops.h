@@ -10,9 +10,9 @@
 #include <string_view>
 
 // number in abi.h, namespace in nibble::ops with validate(), reference_workspace() and reference(), name
-#define NIBBLE_OPS(X)                              \
-  X(NIBBLE_OP_DEQUANTIZE, dequantize)              \
-  X(NIBBLE_OP_OUT_PROD, out_prod)                  \
+#define NIBBLE_OPS(X)                 \
+  X(NIBBLE_OP_DEQUANTIZE, dequantize) \
+  X(NIBBLE_OP_OUT_PROD, out_prod)     \
   X(NIBBLE_OP_LINEAR, linear)
 
 namespace nibble {

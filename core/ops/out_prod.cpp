@@ -18,7 +18,8 @@ constexpr std::int64_t kPiece = 256;
 Status check_repeat(int dimension, std::int64_t weight, std::int64_t src1) {
   if (weight == src1 || (weight > 0 && src1 % weight == 0)) return {};
   return {NIBBLE_INVALID_ARGUMENT,
-          fmt::format("src1 has {} in dimension {} and the weight {}: expected a multiple of the weight's", src1, dimension, weight)};
+          fmt::format("src1 has {} in dimension {} and the weight {}: expected a multiple of the weight's", src1,
+                      dimension, weight)};
 }
 
 std::uint8_t* at(const Tensor& t, std::int64_t i0, std::int64_t i1, std::int64_t i2, std::int64_t i3) {

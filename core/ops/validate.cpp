@@ -25,8 +25,8 @@ std::int64_t extent_bytes(const Tensor& t, const FormatInfo& info) {
   for (int d = 0; d < 4; ++d) {
     const std::int64_t steps = d == 0 ? t.shape[0] / info.block_values : t.shape[d];
     std::int64_t reach = 0;
-    if (steps > 1 && (__builtin_mul_overflow(steps - 1, t.byte_stride[d], &reach) ||
-                      __builtin_add_overflow(total, reach, &total))) {
+    if (steps > 1 &&
+        (__builtin_mul_overflow(steps - 1, t.byte_stride[d], &reach) || __builtin_add_overflow(total, reach, &total))) {
       return -1;
     }
   }
@@ -34,7 +34,8 @@ std::int64_t extent_bytes(const Tensor& t, const FormatInfo& info) {
 }
 
 Status check_statistics(Named t, Format format, std::int64_t count, std::string_view why) {
-  if (!present(*t.tensor)) return invalid("{} is missing: expected {} of {} values ({})", t.name, format_name(format), count, why);
+  if (!present(*t.tensor))
+    return invalid("{} is missing: expected {} of {} values ({})", t.name, format_name(format), count, why);
   if (Status s = check_shape(t); !s) return s;
   if (t.tensor->format != format) {
     return invalid("{} is {}: expected {}", t.name, format_name(t.tensor->format), format_name(format));
@@ -63,7 +64,8 @@ Status check_flat_weight(const Weight& w, const FormatInfo& info) {
   }
   if (Status s = check_statistics({"absmax", &w.absmax}, NIBBLE_U8, blocks, "one a block, nested"); !s) return s;
   if (Status s = check_statistics({"nested_code", &w.nested_code}, NIBBLE_F32, 256, "one a scale byte"); !s) return s;
-  return check_statistics({"nested_absmax", &w.nested_absmax}, NIBBLE_F32, ceil_div(blocks, size), "one a nested block");
+  return check_statistics({"nested_absmax", &w.nested_absmax}, NIBBLE_F32, ceil_div(blocks, size),
+                          "one a nested block");
 }
 
 bool is_result_type(Format f) { return f == NIBBLE_F32 || f == NIBBLE_F16 || f == NIBBLE_BF16; }
@@ -102,16 +104,20 @@ Status check_weight(const Weight& w) {
   if (Status s = check_shape({"weight", &t}); !s) return s;
   const FormatInfo& info = *find_format(t.format);
   if (info.kind == FormatInfo::Kind::not_a_weight) {
-    return {NIBBLE_UNSUPPORTED, fmt::format("weight is {}: expected a weight format; integers and f64 are not dequantized", info.name)};
+    return {NIBBLE_UNSUPPORTED,
+            fmt::format("weight is {}: expected a weight format; integers and f64 are not dequantized", info.name)};
   }
   if (info.kind == FormatInfo::Kind::flat) return check_flat_weight(w, info);
   if (t.shape[0] % info.block_values != 0) {
-    return invalid("{} weight has rows of {} values: expected a multiple of {}", info.name, t.shape[0], info.block_values);
+    return invalid("{} weight has rows of {} values: expected a multiple of {}", info.name, t.shape[0],
+                   info.block_values);
   }
   if (t.byte_stride[0] != info.block_bytes) {
-    return invalid("{} weight has byte stride {} between blocks: expected {}", info.name, t.byte_stride[0], info.block_bytes);
+    return invalid("{} weight has byte stride {} between blocks: expected {}", info.name, t.byte_stride[0],
+                   info.block_bytes);
   }
-  if (present(w.absmax) || nested(w)) return invalid("{} weight comes with absmax: expected none, its scales are in its blocks", info.name);
+  if (present(w.absmax) || nested(w))
+    return invalid("{} weight comes with absmax: expected none, its scales are in its blocks", info.name);
   return {};
 }
 
@@ -130,11 +136,13 @@ Status check_output(Named named) {
   for (const int d : order) {
     if (t.shape[d] <= 1) continue;
     if (t.byte_stride[d] < covered) {
-      return invalid("{} has byte stride {} in dimension {}: expected at least {}, so that no two elements share a place",
-                     named.name, t.byte_stride[d], d, covered);
+      return invalid(
+          "{} has byte stride {} in dimension {}: expected at least {}, so that no two elements share a place",
+          named.name, t.byte_stride[d], d, covered);
     }
     if (t.byte_stride[d] % size != 0) {
-      return invalid("{} has byte stride {} in dimension {}: expected a multiple of {}", named.name, t.byte_stride[d], d, size);
+      return invalid("{} has byte stride {} in dimension {}: expected a multiple of {}", named.name, t.byte_stride[d],
+                     d, size);
     }
     covered = (t.shape[d] - 1) * t.byte_stride[d] + covered;
   }
@@ -148,7 +156,8 @@ Status check_activation(Named named) {
   const std::int64_t size = find_format(t.format)->block_bytes;
   for (int d = 0; d < 4; ++d) {
     if (t.byte_stride[d] % size != 0) {
-      return invalid("{} has byte stride {} in dimension {}: expected a multiple of {}", named.name, t.byte_stride[d], d, size);
+      return invalid("{} has byte stride {} in dimension {}: expected a multiple of {}", named.name, t.byte_stride[d],
+                     d, size);
     }
   }
   return {};
@@ -156,7 +165,8 @@ Status check_activation(Named named) {
 
 Status check_dimensions(Named t, const std::int64_t (&expected)[4], std::string_view meaning) {
   if (std::equal(std::begin(expected), std::end(expected), t.tensor->shape)) return {};
-  return invalid("{} has shape {}: expected [{}], {}", t.name, shape_text(*t.tensor), fmt::join(expected, ", "), meaning);
+  return invalid("{} has shape {}: expected [{}], {}", t.name, shape_text(*t.tensor), fmt::join(expected, ", "),
+                 meaning);
 }
 
 Status check_one_device(std::initializer_list<Named> tensors) {
@@ -176,7 +186,8 @@ Status check_data(std::initializer_list<Named> tensors) {
     const FormatInfo* info = find_format(t.tensor->format);
     if (info->block_values != 1) continue;
     if (reinterpret_cast<std::uintptr_t>(bytes_of(*t.tensor)) % info->block_bytes != 0) {
-      return invalid("{} lies at an address that is not a multiple of {}, the size of {}", t.name, info->block_bytes, info->name);
+      return invalid("{} lies at an address that is not a multiple of {}, the size of {}", t.name, info->block_bytes,
+                     info->name);
     }
   }
   return {};

@@ -172,12 +172,12 @@ typedef struct nibble_caps {
   uint32_t lanes; /* of a warp or wavefront; 1 on a CPU */
   uint64_t isa;   /* CPU: NIBBLE_ISA_*; else 0 */
   uint64_t memory_bytes;
-  uint64_t cache_bytes;           /* last level on the chip */
+  uint64_t cache_bytes;            /* last level on the chip */
   uint64_t shared_bytes_per_block; /* GPU, opt-in maximum */
-  uint32_t processors;            /* GPU: multiprocessors; CPU: threads that the process may use */
+  uint32_t processors;             /* GPU: multiprocessors; CPU: threads that the process may use */
   uint32_t reserved;
-  char arch[32];  /* "10.3", "gfx90a", "avx512" */
-  char name[96];  /* the product's name */
+  char arch[32]; /* "10.3", "gfx90a", "avx512" */
+  char name[96]; /* the product's name */
 } nibble_caps;
 
 /* One line of text, written by the callee into memory of the caller's, always ended by a zero. */
@@ -211,10 +211,10 @@ struct nibble_kernel {
   nibble_op op;
   const char* name; /* <back end>.<op>.<algorithm>[.<isa>] */
   nibble_tier tier;
-  uint32_t rank; /* within a tier of one back end: higher is chosen first */
+  uint32_t rank;    /* within a tier of one back end: higher is chosen first */
   nibble_math math; /* the class that it achieves; DEFAULT for DEQUANTIZE */
   nibble_device_type device_type;
-  uint64_t isa; /* CPU: all of these are needed */
+  uint64_t isa;                 /* CPU: all of these are needed */
   const nibble_format* formats; /* of the weight */
   uint64_t format_count;
   const nibble_format* types; /* of dst */

@@ -30,9 +30,9 @@ NIBBLE_EXPORT std::string_view version();
 
 /// What the environment variables say, as data. A default-constructed one is an empty environment.
 struct Settings {
-  std::vector<std::string> backends;  ///< NIBBLE_BACKEND: only these, in this order; empty: all
+  std::vector<std::string> backends;                       ///< NIBBLE_BACKEND: only these, in this order; empty: all
   std::vector<std::pair<std::string, std::string>> force;  ///< NIBBLE_FORCE: op, kernel
-  std::vector<std::string> disable;      ///< NIBBLE_DISABLE: globs of kernels or back ends
+  std::vector<std::string> disable;                        ///< NIBBLE_DISABLE: globs of kernels or back ends
   std::vector<std::string> plugin_path;  ///< NIBBLE_PLUGIN_PATH: folders looked at before the install's own
   std::uint64_t workspace_mib = 256;     ///< NIBBLE_WORKSPACE_MIB
   nibble_math math = NIBBLE_MATH_TF32;   ///< NIBBLE_MATH: for requests that name none
@@ -181,8 +181,9 @@ struct Options {
   void* stream = nullptr;              ///< a CUDA or HIP stream; nullptr: the device's default stream
   nibble_math math = NIBBLE_MATH_DEFAULT;
   std::uint32_t threads = 0;
-  bool accumulate = false;         ///< out_prod: add to dst
-  bool packed_transposed = false;  ///< dequantize, allocating: give the transposed view, as bitsandbytes does for [1, n]
+  bool accumulate = false;  ///< out_prod: add to dst
+  bool packed_transposed =
+      false;  ///< dequantize, allocating: give the transposed view, as bitsandbytes does for [1, n]
 };
 
 /// dst = the weight's values, rounded once to dst's type (f32, f16, bf16). Same shape, any row strides.

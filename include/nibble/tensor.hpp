@@ -27,15 +27,15 @@ struct Device {
 /// What a stored format is made of.
 struct FormatInfo {
   enum class Kind : std::uint8_t {
-    element,   ///< one value an element, can be a result: f32, f16, bf16
-    block,     ///< GGUF blocks, rows of whole blocks
-    flat,      ///< bitsandbytes: codes over the whole tensor, statistics beside it
+    element,      ///< one value an element, can be a result: f32, f16, bf16
+    block,        ///< GGUF blocks, rows of whole blocks
+    flat,         ///< bitsandbytes: codes over the whole tensor, statistics beside it
     not_a_weight  ///< i8, i16, i32, i64, f64, u8: may lie in a file, cannot be dequantized
   };
   Format id = 0;
-  std::string_view name;          ///< lower case: "q4_k", "nf4"
-  std::uint32_t block_values = 1; ///< values in a block
-  std::uint32_t block_bytes = 0;  ///< bytes of a block; for nf4 and fp4 a block is two values in a byte
+  std::string_view name;           ///< lower case: "q4_k", "nf4"
+  std::uint32_t block_values = 1;  ///< values in a block
+  std::uint32_t block_bytes = 0;   ///< bytes of a block; for nf4 and fp4 a block is two values in a byte
   Kind kind = Kind::element;
 };
 

@@ -42,7 +42,8 @@ Problem build(const DequantizeCase& c, const std::string& name) {
 void add(Suite& suite, DequantizeCase c, const std::string& name) {
   for (const Format to : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
     c.to = to;
-    suite.add(NIBBLE_OP_DEQUANTIZE, {"dequantize", test::label(c.kind), fmt::format("{}_{}", format_name(to), name)}, [c, name] { return build(c, name); });
+    suite.add(NIBBLE_OP_DEQUANTIZE, {"dequantize", test::label(c.kind), fmt::format("{}_{}", format_name(to), name)},
+              [c, name] { return build(c, name); });
   }
 }
 
@@ -74,7 +75,8 @@ void add_rows(Suite& suite, test::WeightKind kind, const FormatInfo& info) {
   for (const auto& row : kRows) {
     add(suite,
         {.kind = kind,
-         .layout = {.shape = {row.blocks * info.block_values, row.rows, row.n2, row.n3}, .row_padding_blocks = row.weight_padding_blocks},
+         .layout = {.shape = {row.blocks * info.block_values, row.rows, row.n2, row.n3},
+                    .row_padding_blocks = row.weight_padding_blocks},
          .contents = row.contents,
          .dst_padding = row.dst_padding,
          .swap_dst_outer = row.swap_dst_outer,
@@ -132,13 +134,15 @@ void add_flat(Suite& suite, test::WeightKind kind) {
         f.name);
   }
   for (const std::int64_t size : kBlockSizes) {
-    add(suite, {.kind = kind, .layout = {.shape = {2 * size + 33, 1, 1, 1}, .block_size = size}}, fmt::format("block_size_{}", size));
+    add(suite, {.kind = kind, .layout = {.shape = {2 * size + 33, 1, 1, 1}, .block_size = size}},
+        fmt::format("block_size_{}", size));
   }
 }
 
 void add_nested(Suite& suite, test::WeightKind kind) {
   for (const std::int64_t blocks : kNestedBlocks) {
-    add(suite, {.kind = kind, .layout = {.shape = {32 * blocks - 1, 1, 1, 1}, .block_size = 32}}, fmt::format("nested_{}_blocks", blocks));
+    add(suite, {.kind = kind, .layout = {.shape = {32 * blocks - 1, 1, 1, 1}, .block_size = 32}},
+        fmt::format("nested_{}_blocks", blocks));
   }
   for (const auto& offset : kOffsets) {
     // Every scale code with an offset is in cases_tables.cpp; here 600 blocks change groups as well.

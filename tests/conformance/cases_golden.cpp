@@ -51,10 +51,13 @@ Problem build(const Weight& weight, const Tensor& expected) {
   p.request = make_request(NIBBLE_OP_DEQUANTIZE);
   set_weight(p, copy_weight(weight));
   const Tensor& w = p.request.weight.packed;
-  if (!std::equal(w.shape, w.shape + 4, expected.shape)) throw std::runtime_error("the golden weight and its values have other shapes: expected the same");
+  if (!std::equal(w.shape, w.shape + 4, expected.shape))
+    throw std::runtime_error("the golden weight and its values have other shapes: expected the same");
   p.request.dst = make_view(expected.format, {w.shape[0], w.shape[1], w.shape[2], w.shape[3]});
   ExactValues exact;
-  test::for_each_element(expected, [&](std::size_t, std::int64_t at) { exact.bits.push_back(test::element_bits(expected.format, bytes_of(expected) + at)); });
+  test::for_each_element(expected, [&](std::size_t, std::int64_t at) {
+    exact.bits.push_back(test::element_bits(expected.format, bytes_of(expected) + at));
+  });
   p.expected = std::move(exact);
   poison_dst(p);
   return p;
@@ -93,12 +96,14 @@ std::vector<BnbCase> read_cases(const std::string& path) {
   std::ifstream file(path);
   std::vector<BnbCase> cases;
   for (const auto& c : nlohmann::json::parse(file)) {
-    cases.push_back({c.at("name").get<std::string>(), c.at("quant_type").get<std::string>(), c.at("blocksize").get<std::int64_t>()});
+    cases.push_back({c.at("name").get<std::string>(), c.at("quant_type").get<std::string>(),
+                     c.at("blocksize").get<std::int64_t>()});
   }
   return cases;
 }
 
-/// The bytes of a safetensors file's tensor, without WeightFile: it hands out no bytes that are no weight by themselves.
+/// The bytes of a safetensors file's tensor, without WeightFile: it hands out no bytes that are no weight by
+/// themselves.
 std::vector<std::uint8_t> stored_bytes(const std::string& path, const std::string& name) {
   std::ifstream file(path, std::ios::binary);
   std::uint64_t header_bytes = 0;
@@ -129,7 +134,9 @@ Problem build_bnb(Files& files, const BnbCase& c) {
   if (c.quant_type == "dynamic8") return build_blockwise8(files, c, values);
   const FileTensor& t = tensor_of(files.weights(), c.name + ".weight");
   if (!t.usable) throw std::runtime_error(t.usable.message());
-  if (t.own_type != values.format) throw std::runtime_error(fmt::format("{} says {}: expected {}", c.name, format_name(t.own_type), format_name(values.format)));
+  if (t.own_type != values.format)
+    throw std::runtime_error(
+        fmt::format("{} says {}: expected {}", c.name, format_name(t.own_type), format_name(values.format)));
   return build(t.weight, values);
 }
 
@@ -156,8 +163,10 @@ std::size_t add_bitsandbytes(Suite& suite, const std::string& folder) {
   std::size_t count = 0;
   for (const BnbCase& c : read_cases(folder + "/bnb-cases.json")) {
     ++count;
-    suite.add(NIBBLE_OP_DEQUANTIZE, {"golden", c.quant_type == "dynamic8" ? "blockwise8" : c.quant_type, "bitsandbytes_" + plain_name(c.name)},
-              [files, c] { return build_bnb(*files, c); });
+    suite.add(
+        NIBBLE_OP_DEQUANTIZE,
+        {"golden", c.quant_type == "dynamic8" ? "blockwise8" : c.quant_type, "bitsandbytes_" + plain_name(c.name)},
+        [files, c] { return build_bnb(*files, c); });
   }
   return count;
 }

@@ -8,7 +8,8 @@ namespace {
 
 using test::Contents;
 
-constexpr test::WeightKind kSome[] = {{NIBBLE_Q4_K, false}, {NIBBLE_Q8_0, false}, {NIBBLE_NF4, true}, {NIBBLE_F16, false}, {NIBBLE_IQ2_XS, false}};
+constexpr test::WeightKind kSome[] = {
+    {NIBBLE_Q4_K, false}, {NIBBLE_Q8_0, false}, {NIBBLE_NF4, true}, {NIBBLE_F16, false}, {NIBBLE_IQ2_XS, false}};
 
 void add(Suite& suite, const OutProdCase& c) {
   suite.add(NIBBLE_OP_OUT_PROD, {"out_prod", test::label(c.kind), name_of(c)}, [c] { return build_out_prod(c); });
@@ -46,7 +47,13 @@ void add_types(Suite& suite, test::WeightKind kind) {
   for (const Format src1 : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
     for (const Format dst : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
       for (const bool transposed : {false, true}) {
-        add(suite, {.kind = kind, .columns = row_values(kind, 300), .k = 40, .tokens = 5, .src1 = src1, .dst = dst, .transposed = transposed});
+        add(suite, {.kind = kind,
+                    .columns = row_values(kind, 300),
+                    .k = 40,
+                    .tokens = 5,
+                    .src1 = src1,
+                    .dst = dst,
+                    .transposed = transposed});
       }
     }
   }
@@ -62,7 +69,14 @@ void add_crossing(Suite& suite, test::WeightKind kind) {
 
 void add_views(Suite& suite, test::WeightKind kind) {
   const bool flat = find_format(kind.format)->kind == FormatInfo::Kind::flat;
-  const OutProdCase base = {.kind = kind, .columns = row_values(kind, 75), .k = 7, .tokens = 5, .batch2 = 2, .batch3 = 3, .repeat2 = 2, .repeat3 = 1};
+  const OutProdCase base = {.kind = kind,
+                            .columns = row_values(kind, 75),
+                            .k = 7,
+                            .tokens = 5,
+                            .batch2 = 2,
+                            .batch3 = 3,
+                            .repeat2 = 2,
+                            .repeat3 = 1};
   for (const bool transposed : {false, true}) {
     OutProdCase c = base;
     c.transposed = transposed;
@@ -93,8 +107,14 @@ void add_views(Suite& suite, test::WeightKind kind) {
 /// Values that do not fit half, and one bad value that must stay where it is.
 void add_values(Suite& suite, test::WeightKind kind) {
   for (const bool transposed : {false, true}) {
-    for (const Activations a : {Activations::large, Activations::small, Activations::one_infinity, Activations::one_nan}) {
-      add(suite, {.kind = kind, .columns = row_values(kind, 300), .k = 20, .tokens = 4, .transposed = transposed, .activations = a});
+    for (const Activations a :
+         {Activations::large, Activations::small, Activations::one_infinity, Activations::one_nan}) {
+      add(suite, {.kind = kind,
+                  .columns = row_values(kind, 300),
+                  .k = 20,
+                  .tokens = 4,
+                  .transposed = transposed,
+                  .activations = a});
     }
     add(suite, {.kind = kind,
                 .columns = row_values(kind, 1024),
@@ -106,7 +126,9 @@ void add_values(Suite& suite, test::WeightKind kind) {
 }
 
 /// A sum over no rows at all is zero.
-void add_empty(Suite& suite, test::WeightKind kind) { add(suite, {.kind = kind, .columns = row_values(kind, 75), .k = 0, .tokens = 3}); }
+void add_empty(Suite& suite, test::WeightKind kind) {
+  add(suite, {.kind = kind, .columns = row_values(kind, 75), .k = 0, .tokens = 3});
+}
 
 /// The vocabulary-sized sum of an output head.
 void add_deep(Suite& suite) {
@@ -115,9 +137,15 @@ void add_deep(Suite& suite) {
   }
   const std::int64_t k = suite.reduced() ? 6000 : 600000;
   add(suite, {.kind = {NIBBLE_Q4_K, false}, .columns = 256, .k = k, .tokens = 1});
-  add(suite, {.kind = {NIBBLE_Q4_K, false}, .columns = 256, .k = k, .tokens = 16, .src1 = NIBBLE_F16, .transposed = true});
+  add(suite,
+      {.kind = {NIBBLE_Q4_K, false}, .columns = 256, .k = k, .tokens = 16, .src1 = NIBBLE_F16, .transposed = true});
   add(suite, {.kind = {NIBBLE_Q8_0, false}, .columns = 256, .k = k, .tokens = 1});
-  add(suite, {.kind = {NIBBLE_Q8_0, false}, .columns = 256, .k = k, .tokens = 2, .transposed = true, .activations = Activations::expanded_one});
+  add(suite, {.kind = {NIBBLE_Q8_0, false},
+              .columns = 256,
+              .k = k,
+              .tokens = 2,
+              .transposed = true,
+              .activations = Activations::expanded_one});
 }
 
 }  // namespace

@@ -17,8 +17,10 @@ namespace {
 float half_value(std::uint32_t bits) {
   const int exponent = static_cast<int>(bits >> 10 & 31u), fraction = static_cast<int>(bits & 1023u);
   const float sign = (bits & 0x8000u) != 0 ? -1.0f : 1.0f;
-  if (exponent == 31) return fraction != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
-  return sign * static_cast<float>(exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+  if (exponent == 31)
+    return fraction != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
+  return sign *
+         static_cast<float>(exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
 /// x to a binary format of `precision` significant bits and `exponent_bits`, to nearest even: the bits.
@@ -35,7 +37,8 @@ std::uint32_t narrow(float x, int precision, int exponent_bits) {
   int exponent = 0;
   std::frexp(magnitude, &exponent);  // magnitude < 2^exponent
   const auto significand = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, precision - exponent)));
-  const std::uint32_t bits = (static_cast<std::uint32_t>(exponent - 1 + bias) << stored) + (significand - (1u << stored));
+  const std::uint32_t bits =
+      (static_cast<std::uint32_t>(exponent - 1 + bias) << stored) + (significand - (1u << stored));
   return sign | std::min(bits, infinity);
 }
 
@@ -104,7 +107,8 @@ Table mxfp4_table() {
     block[0] = static_cast<std::uint8_t>(scale);
     for (int j = 0; j < 16; ++j) block[1 + j] = static_cast<std::uint8_t>(j | (15 - j) << 4);
     for (int j = 0; j < 32; ++j) {
-      t.values.push_back(static_cast<float>(twice_e2m1(j < 16 ? j : 31 - j)) * static_cast<float>(std::ldexp(1.0, scale - 128)));
+      t.values.push_back(static_cast<float>(twice_e2m1(j < 16 ? j : 31 - j)) *
+                         static_cast<float>(std::ldexp(1.0, scale - 128)));
     }
   }
   return t;
@@ -113,7 +117,8 @@ Table mxfp4_table() {
 float half_of_unsigned_e4m3(int byte) {
   if (byte == 0 || byte == 0x7f) return 0.0f;
   const int exponent = byte >> 3 & 15, mantissa = byte & 7;
-  return static_cast<float>(exponent == 0 ? std::ldexp(mantissa, -9 - 1) : std::ldexp(8 + mantissa, exponent - 7 - 3 - 1));
+  return static_cast<float>(exponent == 0 ? std::ldexp(mantissa, -9 - 1)
+                                          : std::ldexp(8 + mantissa, exponent - 7 - 3 - 1));
 }
 
 /// 256 scale bytes x 16 codes: a sub-block has 16 values, low nibbles first.
@@ -124,15 +129,29 @@ Table nvfp4_table() {
     for (int s = 0; s < 4; ++s) {
       block[s] = static_cast<std::uint8_t>(4 * i + s);
       for (int j = 0; j < 8; ++j) block[4 + 8 * s + j] = static_cast<std::uint8_t>(j | (j + 8) << 4);
-      for (int j = 0; j < 16; ++j) t.values.push_back(static_cast<float>(twice_e2m1(j)) * half_of_unsigned_e4m3(4 * i + s));
+      for (int j = 0; j < 16; ++j)
+        t.values.push_back(static_cast<float>(twice_e2m1(j)) * half_of_unsigned_e4m3(4 * i + s));
     }
   }
   return t;
 }
 
-constexpr float kNf4[] = {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f,
-                          -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
-                          0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
+constexpr float kNf4[] = {-1.0f,
+                          -0.6961928009986877f,
+                          -0.5250730514526367f,
+                          -0.39491748809814453f,
+                          -0.28444138169288635f,
+                          -0.18477343022823334f,
+                          -0.09105003625154495f,
+                          0.0f,
+                          0.07958029955625534f,
+                          0.16093020141124725f,
+                          0.24611230194568634f,
+                          0.33791524171829224f,
+                          0.44070982933044434f,
+                          0.5626170039176941f,
+                          0.7229568362236023f,
+                          1.0f};
 constexpr float kFp4[] = {0.0f,  0.005208333333f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
                           -0.0f, -0.005208333333f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
 
@@ -151,7 +170,8 @@ Table nested_table(Format format, float offset) {
     std::memcpy(h.nested_code.data() + 4 * c, &code, sizeof code);
     const float product = code * kGroup;
     const float scale = product + offset;
-    for (int j = 0; j < 16; ++j) h.packed[static_cast<std::size_t>(16 * c + j)] = static_cast<std::uint8_t>(j << 4 | (15 - j));
+    for (int j = 0; j < 16; ++j)
+      h.packed[static_cast<std::size_t>(16 * c + j)] = static_cast<std::uint8_t>(j << 4 | (15 - j));
     for (int j = 0; j < 32; ++j) {
       const int q = j % 2 == 0 ? j / 2 : 15 - j / 2;
       t.values.push_back((format == NIBBLE_NF4 ? kNf4 : kFp4)[q] * scale);

@@ -13,7 +13,9 @@ namespace {
 constexpr struct {
   const char* name;
   RunOptions::Workspace workspace;
-} kModes[] = {{"minimum", RunOptions::Workspace::minimum}, {"limited", RunOptions::Workspace::limited}, {"library", RunOptions::Workspace::library}};
+} kModes[] = {{"minimum", RunOptions::Workspace::minimum},
+              {"limited", RunOptions::Workspace::limited},
+              {"library", RunOptions::Workspace::library}};
 
 }  // namespace
 
@@ -23,9 +25,13 @@ void add_workspace_cases(Suite& suite) {
     for (const auto& mode : kModes) {
       const RunOptions options = {.workspace = mode.workspace};
       OutProdCase o = {.kind = kind, .columns = row_values(kind, 517), .k = depth, .tokens = tokens};
-      suite.add(NIBBLE_OP_OUT_PROD, {"workspace", test::label(kind), fmt::format("{}_{}", mode.name, name_of(o))}, [o] { return build_out_prod(o); }, options);
+      suite.add(
+          NIBBLE_OP_OUT_PROD, {"workspace", test::label(kind), fmt::format("{}_{}", mode.name, name_of(o))},
+          [o] { return build_out_prod(o); }, options);
       LinearCase l = {.kind = kind, .in = row_values(kind, 517), .out = depth, .tokens = tokens};
-      suite.add(NIBBLE_OP_LINEAR, {"workspace", test::label(kind), fmt::format("{}_{}", mode.name, name_of(l))}, [l] { return build_linear(l); }, options);
+      suite.add(
+          NIBBLE_OP_LINEAR, {"workspace", test::label(kind), fmt::format("{}_{}", mode.name, name_of(l))},
+          [l] { return build_linear(l); }, options);
     }
   }
 }

@@ -29,7 +29,8 @@ bool same_kind(double got, double expected, nibble_math math) {
 }  // namespace
 
 const PrecisionClass& precision_class(nibble_math math) {
-  const auto* found = std::find_if(std::begin(kClasses), std::end(kClasses), [&](const auto& c) { return c.math == math; });
+  const auto* found =
+      std::find_if(std::begin(kClasses), std::end(kClasses), [&](const auto& c) { return c.math == math; });
   return found == std::end(kClasses) ? kClasses[0] : *found;  // a class that is not known is held to the strictest
 }
 
@@ -38,7 +39,8 @@ double element_bound(const PrecisionClass& precision, std::int64_t depth, bool z
   return (kSum * 0x1p-24 * depth_factor + precision.operand) * magnitude;
 }
 
-std::string check_bounded(const Tensor& dst, const std::uint8_t* image, const BoundedValues& expected, nibble_math math) {
+std::string check_bounded(const Tensor& dst, const std::uint8_t* image, const BoundedValues& expected,
+                          nibble_math math) {
   const PrecisionClass& precision = precision_class(math);
   std::string first;
   std::size_t wrong = 0, count = 0;

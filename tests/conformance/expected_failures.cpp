@@ -12,7 +12,8 @@ namespace nibble::conformance {
 
 Result<ExpectedFailures> ExpectedFailures::read(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return Status{NIBBLE_IO_ERROR, fmt::format("{}: cannot be read: expected the list of expected failures", path)};
+  if (!file)
+    return Status{NIBBLE_IO_ERROR, fmt::format("{}: cannot be read: expected the list of expected failures", path)};
   ExpectedFailures all;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -27,7 +28,8 @@ Result<ExpectedFailures> ExpectedFailures::read(const std::string& path) {
 }
 
 const std::string* ExpectedFailures::reason(const std::string& test) const {
-  const auto found = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) { return fnmatch(l.pattern.c_str(), test.c_str(), 0) == 0; });
+  const auto found = std::find_if(lines_.begin(), lines_.end(),
+                                  [&](const Line& l) { return fnmatch(l.pattern.c_str(), test.c_str(), 0) == 0; });
   return found == lines_.end() ? nullptr : &found->reason;
 }
 

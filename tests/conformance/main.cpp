@@ -40,7 +40,8 @@ int fail(std::string_view why) {
 
 int run(const std::string& program) {
   const std::string mode = variable("NIBBLE_CONFORMANCE");
-  if (!mode.empty() && mode != "full" && mode != "reduced") return fail(fmt::format("NIBBLE_CONFORMANCE={}: expected full or reduced", mode));
+  if (!mode.empty() && mode != "full" && mode != "reduced")
+    return fail(fmt::format("NIBBLE_CONFORMANCE={}: expected full or reduced", mode));
   const std::string given = variable("NIBBLE_TEST_DATA");
   const std::string data = given.empty() ? NIBBLE_TEST_DATA : given;
   auto expected = ExpectedFailures::read(given.empty() ? NIBBLE_EXPECTED_FAILURES : given + "/expected_failures.txt");

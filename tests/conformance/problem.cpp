@@ -11,7 +11,8 @@ namespace nibble::conformance {
 namespace {
 
 bool expects_nan(const Problem& p, std::size_t index) {
-  if (const auto* exact = std::get_if<ExactValues>(&p.expected)) return test::is_nan(p.request.dst.format, exact->bits[index]);
+  if (const auto* exact = std::get_if<ExactValues>(&p.expected))
+    return test::is_nan(p.request.dst.format, exact->bits[index]);
   return std::isnan(std::get<BoundedValues>(p.expected).value[index]);
 }
 

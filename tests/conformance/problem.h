@@ -20,13 +20,14 @@ struct InputSlot {
   std::string_view name;
   Tensor& (*of)(nibble_request&);
 };
-inline constexpr InputSlot kInputs[] = {{"weight", [](nibble_request& r) -> Tensor& { return r.weight.packed; }},
-                                        {"code", [](nibble_request& r) -> Tensor& { return r.weight.code; }},
-                                        {"absmax", [](nibble_request& r) -> Tensor& { return r.weight.absmax; }},
-                                        {"nested_absmax", [](nibble_request& r) -> Tensor& { return r.weight.nested_absmax; }},
-                                        {"nested_code", [](nibble_request& r) -> Tensor& { return r.weight.nested_code; }},
-                                        {"src1", [](nibble_request& r) -> Tensor& { return r.src1; }},
-                                        {"bias", [](nibble_request& r) -> Tensor& { return r.bias; }}};
+inline constexpr InputSlot kInputs[] = {
+    {"weight", [](nibble_request& r) -> Tensor& { return r.weight.packed; }},
+    {"code", [](nibble_request& r) -> Tensor& { return r.weight.code; }},
+    {"absmax", [](nibble_request& r) -> Tensor& { return r.weight.absmax; }},
+    {"nested_absmax", [](nibble_request& r) -> Tensor& { return r.weight.nested_absmax; }},
+    {"nested_code", [](nibble_request& r) -> Tensor& { return r.weight.nested_code; }},
+    {"src1", [](nibble_request& r) -> Tensor& { return r.src1; }},
+    {"bias", [](nibble_request& r) -> Tensor& { return r.bias; }}};
 inline constexpr std::size_t kInputCount = std::size(kInputs);
 enum InputIndex : std::size_t { kWeight, kCode, kAbsmax, kNestedAbsmax, kNestedCode, kSrc1, kBias };
 
@@ -60,7 +61,8 @@ struct Problem {
 
 /// A view of an output or activation without data: rows `padding` elements further apart than they need be, and the
 /// outer two dimensions in the other order in memory where `swap_outer`.
-Tensor make_view(Format type, const std::array<std::int64_t, 4>& shape, std::int64_t padding = 0, bool swap_outer = false);
+Tensor make_view(Format type, const std::array<std::int64_t, 4>& shape, std::int64_t padding = 0,
+                 bool swap_outer = false);
 
 void set_weight(Problem& p, test::HostWeight weight);
 /// Fills dst with poison, which is NaN but where a NaN is expected: there it is a number, so that an element that was

@@ -36,7 +36,8 @@ void fill_src1(Problem& p, Activations kind, int token, Random& r) {
   auto& bytes = p.bytes[kSrc1];
   bytes.assign(test::extent_bytes(t), 0xff);  // NaN in the padding
   t.data = bytes.data();
-  test::for_each_element(t, [&](std::size_t, std::int64_t at) { store_element(t.format, bytes.data() + at, activation(kind, r)); });
+  test::for_each_element(
+      t, [&](std::size_t, std::int64_t at) { store_element(t.format, bytes.data() + at, activation(kind, r)); });
   if (kind != Activations::one_infinity && kind != Activations::one_nan) return;
   std::int64_t i[4] = {t.shape[0] / 2, t.shape[1] / 2, 0, 0};
   i[token] = t.shape[token] > 1 ? 1 : 0;
@@ -65,7 +66,8 @@ BoundedValues sums(const Tensor& dst, std::int64_t depth, Activations activation
 }
 
 /// Adds one row k of one weight matrix to all results that it reaches.
-void add_row(const Problem& p, const std::vector<float>& row, std::int64_t k, std::int64_t w2, std::int64_t w3, BoundedValues& out) {
+void add_row(const Problem& p, const std::vector<float>& row, std::int64_t k, std::int64_t w2, std::int64_t w3,
+             BoundedValues& out) {
   const Tensor &w = p.request.weight.packed, &src1 = p.request.src1, &dst = p.request.dst;
   const std::int64_t repeat2 = src1.shape[2] / w.shape[2], repeat3 = src1.shape[3] / w.shape[3];
   for (std::int64_t i3 = w3 * repeat3; i3 < (w3 + 1) * repeat3; ++i3) {
@@ -115,7 +117,8 @@ BoundedValues linear_sums(const Problem& p, Activations activations) {
   const Tensor &w = p.request.weight.packed, &bias = p.request.bias, &dst = p.request.dst, &src1 = p.request.src1;
   BoundedValues out = sums(dst, w.shape[0], activations);
   std::vector<float> row(static_cast<std::size_t>(w.shape[0])), x(static_cast<std::size_t>(element_count(src1)));
-  test::for_each_element(src1, [&](std::size_t index, std::int64_t at) { x[index] = load_element(src1.format, bytes_of(src1) + at); });
+  test::for_each_element(
+      src1, [&](std::size_t index, std::int64_t at) { x[index] = load_element(src1.format, bytes_of(src1) + at); });
   for (std::int64_t o = 0; o < dst.shape[0]; ++o) {
     decode_row(p.request.weight, o, 0, 0, 0, w.shape[0], row.data());
     const double start = present(bias) ? load_at(bias, o, 0, 0, 0) : 0.0;
@@ -140,7 +143,8 @@ test::HostWeight make_weight_for(test::WeightKind kind, const std::array<std::in
 }
 
 std::string_view name_of(Activations a) {
-  static constexpr std::string_view kNames[] = {"", "_large", "_small", "_expanded_one", "_one_per_k", "_infinity", "_nan"};
+  static constexpr std::string_view kNames[] = {"",           "_large",    "_small", "_expanded_one",
+                                                "_one_per_k", "_infinity", "_nan"};
   return kNames[static_cast<std::size_t>(a)];
 }
 
@@ -166,12 +170,14 @@ std::int64_t row_values(test::WeightKind kind, std::int64_t least) {
 }
 
 std::string name_of(const OutProdCase& c) {
-  return fmt::format("n{}_k{}_t{}_b{}x{}_r{}x{}{}{}{}", c.columns, c.k, c.tokens, c.batch2, c.batch3, c.repeat2, c.repeat3,
-                     common_name(c), c.swap_dst_outer ? "_swapped_dst" : "", c.accumulate ? "_accumulate" : "");
+  return fmt::format("n{}_k{}_t{}_b{}x{}_r{}x{}{}{}{}", c.columns, c.k, c.tokens, c.batch2, c.batch3, c.repeat2,
+                     c.repeat3, common_name(c), c.swap_dst_outer ? "_swapped_dst" : "",
+                     c.accumulate ? "_accumulate" : "");
 }
 
 std::string name_of(const LinearCase& c) {
-  return fmt::format("in{}_out{}_t{}{}{}", c.in, c.out, c.tokens, common_name(c), c.has_bias ? "_bias_" + format_name(c.bias) : "");
+  return fmt::format("in{}_out{}_t{}{}{}", c.in, c.out, c.tokens, common_name(c),
+                     c.has_bias ? "_bias_" + format_name(c.bias) : "");
 }
 
 Problem build_out_prod(const OutProdCase& c) {
@@ -201,7 +207,9 @@ Problem build_linear(const LinearCase& c) {
   if (c.has_bias) {
     p.bytes[kBias].resize(static_cast<std::size_t>(c.out * test::element_bytes(c.bias)));
     p.request.bias = make_tensor(p.bytes[kBias].data(), c.bias, {c.out});
-    test::for_each_element(p.request.bias, [&](std::size_t, std::int64_t at) { store_element(c.bias, p.bytes[kBias].data() + at, r.normal()); });
+    test::for_each_element(p.request.bias, [&](std::size_t, std::int64_t at) {
+      store_element(c.bias, p.bytes[kBias].data() + at, r.normal());
+    });
   }
   p.expected = linear_sums(p, c.activations);
   poison_dst(p);

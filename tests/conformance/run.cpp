@@ -40,7 +40,8 @@ class PlacedInputs {
   /// Empty, or which input was written.
   [[nodiscard]] std::string check() const {
     for (std::size_t i = 0; i < kInputCount; ++i) {
-      if (buffers_[i] && !buffers_[i]->holds(problem_.bytes[i])) return fmt::format("{} was written: expected inputs left alone", kInputs[i].name);
+      if (buffers_[i] && !buffers_[i]->holds(problem_.bytes[i]))
+        return fmt::format("{} was written: expected inputs left alone", kInputs[i].name);
     }
     return {};
   }
@@ -63,7 +64,8 @@ std::string check_exact(const Tensor& dst, const std::uint8_t* image, const Exac
   test::for_each_element(dst, [&](std::size_t index, std::int64_t at) {
     const std::uint32_t got = test::element_bits(dst.format, image + at), want = expected.bits[index];
     if (test::same_bits(dst.format, got, want) || wrong++ != 0) return;
-    first = fmt::format("dst{} is {}: expected {}", test::place_text(dst, index), test::show(dst.format, got), test::show(dst.format, want));
+    first = fmt::format("dst{} is {}: expected {}", test::place_text(dst, index), test::show(dst.format, got),
+                        test::show(dst.format, want));
   });
   return wrong == 0 ? "" : fmt::format("{}; {} of {} elements differ", first, wrong, expected.bits.size());
 }
@@ -75,7 +77,8 @@ std::string check_padding(const Tensor& dst, std::vector<std::uint8_t> image, co
   });
   const auto [was, is] = std::mismatch(before.begin(), before.end(), image.begin());
   if (was == before.end()) return {};
-  return fmt::format("byte {} of dst, between its rows, was written: expected padding left alone", was - before.begin());
+  return fmt::format("byte {} of dst, between its rows, was written: expected padding left alone",
+                     was - before.begin());
 }
 
 std::string check_values(const Problem& problem, const std::vector<std::uint8_t>& image, nibble_math math) {
@@ -103,7 +106,8 @@ class Runner {
     for (int i = 1; i < options_.runs && verdict.kind == Kind::executed; ++i) {
       const Verdict again = run_once();
       if (again.kind != Kind::executed) return again;
-      if (again.dst != verdict.dst) return failed(fmt::format("run {} gave other bits than the first: expected the same from run to run", i + 1));
+      if (again.dst != verdict.dst)
+        return failed(fmt::format("run {} gave other bits than the first: expected the same from run to run", i + 1));
     }
     if (const std::string fault = inputs_.check(); !fault.empty()) return failed(fault);
     return verdict;
@@ -115,13 +119,15 @@ class Runner {
     if (auto refused = plan_once()) return refused;
     const nibble_workspace_need need = plan_->workspace();
     if (need.bytes < need.minimum_bytes) {
-      return failed(fmt::format("workspace of {} bytes serves best, {} at least: expected at least the minimum", need.bytes, need.minimum_bytes));
+      return failed(fmt::format("workspace of {} bytes serves best, {} at least: expected at least the minimum",
+                                need.bytes, need.minimum_bytes));
     }
     if (options_.workspace != RunOptions::Workspace::limited || need.minimum_bytes == 0) return {};
     request_.workspace_limit_bytes = need.minimum_bytes;
     if (auto refused = plan_once()) return refused;
     if (plan_->workspace().bytes <= need.minimum_bytes) return {};
-    return failed(fmt::format("asks for {} bytes of workspace: expected at most the limit of {}", plan_->workspace().bytes, need.minimum_bytes));
+    return failed(fmt::format("asks for {} bytes of workspace: expected at most the limit of {}",
+                              plan_->workspace().bytes, need.minimum_bytes));
   }
 
   std::optional<Verdict> plan_once() {
@@ -131,7 +137,8 @@ class Runner {
       return {};
     }
     const Status s = plan.status();
-    if (s.code() != NIBBLE_UNSUPPORTED) return failed(fmt::format("plan failed, {}: {}", status_name(s.code()), s.message()));
+    if (s.code() != NIBBLE_UNSUPPORTED)
+      return failed(fmt::format("plan failed, {}: {}", status_name(s.code()), s.message()));
     if (s.message().empty() || s.message().find('\n') != std::string::npos) {
       return failed(fmt::format("refused with '{}': expected one line with a reason", s.message()));
     }
@@ -154,7 +161,8 @@ class Runner {
     std::vector<std::uint8_t> rest;
     const std::string broken = workspace ? workspace->fetch(rest) : "";
     if (!broken.empty()) return failed("the workspace " + broken);
-    for (const std::string& fault : {check_values(problem_, verdict.dst, row_.kernel->math), check_padding(request_.dst, verdict.dst, problem_.dst)}) {
+    for (const std::string& fault : {check_values(problem_, verdict.dst, row_.kernel->math),
+                                     check_padding(request_.dst, verdict.dst, problem_.dst)}) {
       if (!fault.empty()) return failed(fault);
     }
     return verdict;

@@ -41,7 +41,7 @@ struct RunOptions {
 struct Verdict {
   enum class Kind : std::uint8_t { executed, unsupported, failed };
   Kind kind = Kind::executed;
-  std::string text;                ///< the reason of a refusal, or what is wrong
+  std::string text;                 ///< the reason of a refusal, or what is wrong
   std::vector<std::uint8_t> dst{};  ///< the image after the call
 };
 

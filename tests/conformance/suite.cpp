@@ -70,14 +70,17 @@ Suite::Suite(const Registry& registry, ExpectedFailures expected, bool reduced, 
     memories_.push_back(std::make_unique<test::DeviceMemory>(*functions, d.device.index));
     for (const KernelRecord& k : registry.kernels()) {
       if (k.backend != d.backend) continue;
-      rows_.push_back({&registry, k.kernel, backend, d.device, memories_.back().get(), row_label(*k.kernel, d.device.index)});
+      rows_.push_back(
+          {&registry, k.kernel, backend, d.device, memories_.back().get(), row_label(*k.kernel, d.device.index)});
     }
   }
 }
 
 void Suite::add(nibble_op op, const CaseName& name, Build build, const RunOptions& options) {
   const auto shared = std::make_shared<const Build>(std::move(build));
-  add_body(op, name, [this, shared, options](const RowOnDevice& row) { return run_problem(row, problem(shared.get(), *shared), options); });
+  add_body(op, name, [this, shared, options](const RowOnDevice& row) {
+    return run_problem(row, problem(shared.get(), *shared), options);
+  });
 }
 
 void Suite::add_body(nibble_op op, const CaseName& name, Body body) {
@@ -85,7 +88,9 @@ void Suite::add_body(nibble_op op, const CaseName& name, Body body) {
   for (const RowOnDevice& row : rows_) {
     if (row.kernel->op != op) continue;
     const std::string test = fmt::format("{}/{}/{}", row.label, name.format, name.name);
-    register_test(name.suite, test, [this, &row, shared, full = name.suite + '.' + test] { run_test(full, row, shared->first, shared->second); });
+    register_test(name.suite, test, [this, &row, shared, full = name.suite + '.' + test] {
+      run_test(full, row, shared->first, shared->second);
+    });
   }
 }
 
@@ -110,7 +115,8 @@ const Problem& Suite::problem(const void* key, const Build& build) {
 }
 
 std::string Suite::rerun(const std::string& full_name) const {
-  return fmt::format("rerun: {}{} --gtest_filter='{}'", reduced_ ? "NIBBLE_CONFORMANCE=reduced " : "", program_, full_name);
+  return fmt::format("rerun: {}{} --gtest_filter='{}'", reduced_ ? "NIBBLE_CONFORMANCE=reduced " : "", program_,
+                     full_name);
 }
 
 void Suite::run_test(const std::string& full_name, const RowOnDevice& row, const CaseName& name, const Body& body) {
@@ -128,7 +134,8 @@ void Suite::run_test(const std::string& full_name, const RowOnDevice& row, const
     ++counts.failed_as_expected;
   } else if (known != nullptr) {
     ++counts.failed;
-    ADD_FAILURE() << full_name << " passed: expected to fail as listed (" << *known << "); take it off the list\n" << rerun(full_name);
+    ADD_FAILURE() << full_name << " passed: expected to fail as listed (" << *known << "); take it off the list\n"
+                  << rerun(full_name);
   } else if (failed) {
     ++counts.failed;
     ADD_FAILURE() << full_name << ": " << verdict.text << "\n" << rerun(full_name);
@@ -144,8 +151,8 @@ bool Suite::summarize(const std::vector<std::string>& required, bool complete) c
   std::size_t executed = 0;
   fmt::print("\nconformance{}\n", reduced_ ? ", reduced" : "");
   for (const auto& [backend, c] : counts_) {
-    fmt::print("{}: {} executed, {} failed, {} failed as expected, {} unsupported, {} skipped\n", backend, c.executed, c.failed,
-               c.failed_as_expected, total(c.unsupported), total(c.skipped));
+    fmt::print("{}: {} executed, {} failed, {} failed as expected, {} unsupported, {} skipped\n", backend, c.executed,
+               c.failed, c.failed_as_expected, total(c.unsupported), total(c.skipped));
     print_reasons("unsupported", c.unsupported);
     print_reasons("skipped", c.skipped);
     executed += c.executed;
@@ -153,14 +160,16 @@ bool Suite::summarize(const std::vector<std::string>& required, bool complete) c
   if (executed == 0) fault("nothing was executed");
   for (const std::string& backend : required) {
     const auto found = counts_.find(backend);
-    if (found == counts_.end() || found->second.executed == 0) fault(fmt::format("NIBBLE_TEST_REQUIRE names '{}', which executed nothing", backend));
+    if (found == counts_.end() || found->second.executed == 0)
+      fault(fmt::format("NIBBLE_TEST_REQUIRE names '{}', which executed nothing", backend));
   }
   if (!complete) return good;
   for (const RowOnDevice& row : rows_) {
     if (std::find(required.begin(), required.end(), row.backend) == required.end()) continue;
     for (std::uint64_t i = 0; i < row.kernel->format_count; ++i) {
       const std::string format = format_name(row.kernel->formats[i]);
-      if (executed_formats_.count({row.label, format}) == 0) fault(fmt::format("{} claims {} and never ran with it", row.label, format));
+      if (executed_formats_.count({row.label, format}) == 0)
+        fault(fmt::format("{} claims {} and never ran with it", row.label, format));
     }
   }
   return good;

@@ -66,7 +66,7 @@ class Suite {
   ExpectedFailures expected_;
   bool reduced_;
   std::string program_;
-  std::map<std::string, Counts> counts_;                             ///< by back end
+  std::map<std::string, Counts> counts_;                            ///< by back end
   std::set<std::pair<std::string, std::string>> executed_formats_;  ///< row label, format name
   const void* kept_key_ = nullptr;
   Problem kept_;

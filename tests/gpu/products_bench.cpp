@@ -61,7 +61,9 @@ std::vector<std::uint8_t> repeated_elements(nibble_format type, std::int64_t n, 
   return out;
 }
 
-bool is_row_blocks(const nibble_kernel& row) { return std::string_view(row.name).find("row_blocks") != std::string_view::npos; }
+bool is_row_blocks(const nibble_kernel& row) {
+  return std::string_view(row.name).find("row_blocks") != std::string_view::npos;
+}
 
 /// A weight of one shape on the host and the device; activations of one piece of random values, repeated.
 class Bench {
@@ -85,7 +87,8 @@ class Bench {
     const Tensor& w = weight_.packed;
     host_.weight = weight_;
     const bool linear = op_ == NIBBLE_OP_LINEAR;
-    host_.src1 = linear ? make_tensor(src1_.data(), src1_type_, {w.shape[0], tokens}) : make_tensor(src1_.data(), src1_type_, {tokens, w.shape[1]});
+    host_.src1 = linear ? make_tensor(src1_.data(), src1_type_, {w.shape[0], tokens})
+                        : make_tensor(src1_.data(), src1_type_, {tokens, w.shape[1]});
     host_.dst = make_tensor(nullptr, NIBBLE_F32, {linear ? w.shape[1] : w.shape[0], tokens});
     on_device_ = host_;
     place(on_device_.weight.packed, device_packed_);
@@ -103,7 +106,8 @@ class Bench {
     workspace_bytes = need.bytes;
     nibble_status status = NIBBLE_OK;
     const double us = median_us(device.stream, 3, 11, [&] {
-      status = row.execute(&row, &device.caps(), &on_device_, device_workspace_.data(), need.bytes, device.stream, &why);
+      status =
+          row.execute(&row, &device.caps(), &on_device_, device_workspace_.data(), need.bytes, device.stream, &why);
     });
     if (status != NIBBLE_OK) fmt::print("FAIL {}: {}\n", row.name, line);
     return status == NIBBLE_OK ? us : -1;
@@ -151,7 +155,8 @@ double copy_bandwidth(void* stream) {
   a.at_least(kBytes);
   b.at_least(kBytes);
   const double us = median_us(stream, 3, 11, [&] {
-    must(cudaMemcpyAsync(a.data(), b.data(), kBytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)), "copy");
+    must(cudaMemcpyAsync(a.data(), b.data(), kBytes, cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+         "copy");
   });
   return 2.0 * kBytes / us * 1e-3;
 }
@@ -171,9 +176,10 @@ std::int64_t bench_out_prod(const OnDevice& device, const Shape& shape) {
       const double nmse = bench.sample_nmse();
       const bool right = us > 0 && nmse <= (tf32 ? 3e-7 : 1e-9);
       wrong += right ? 0 : 1;
-      fmt::print("{:<28} {:>5}x{:<6} tokens {:>4} {:>9.0f} us {:>6.2f}x of {:>6.0f}  NMSE {:.2g}  workspace {:.1f} MiB{}\n",
-                 row->name, shape.columns, shape.rows, kTokens[i], us, shape.incumbent_us[i] / us, shape.incumbent_us[i],
-                 nmse, static_cast<double>(workspace) / (1 << 20), right ? "" : "  WRONG");
+      fmt::print(
+          "{:<28} {:>5}x{:<6} tokens {:>4} {:>9.0f} us {:>6.2f}x of {:>6.0f}  NMSE {:.2g}  workspace {:.1f} MiB{}\n",
+          row->name, shape.columns, shape.rows, kTokens[i], us, shape.incumbent_us[i] / us, shape.incumbent_us[i], nmse,
+          static_cast<double>(workspace) / (1 << 20), right ? "" : "  WRONG");
       std::fflush(stdout);
     }
   }

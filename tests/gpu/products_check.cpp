@@ -50,7 +50,8 @@ void compare(const Case& c, const nibble_kernel& row, const Fixture& f, const st
   if (got.status != NIBBLE_OK) return report(c, row.name, fmt::format("status {}: {}", got.status, got.why));
   if (!got.broken.empty()) return report(c, row.name, "broken: " + got.broken);
   for (std::size_t i = 0; i < got.dst.size(); ++i) {
-    if (f.is_padding(i) && got.dst[i] != 0xff) return report(c, row.name, fmt::format("padding byte {} was written", i));
+    if (f.is_padding(i) && got.dst[i] != 0xff)
+      return report(c, row.name, fmt::format("padding byte {} was written", i));
   }
   const Tensor& d = f.request().dst;
   const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
@@ -58,11 +59,14 @@ void compare(const Case& c, const nibble_kernel& row, const Fixture& f, const st
   double error2 = 0, value2 = 0;
   double& worst = tally.worst_bound[row.name];
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double x = load_element(d.format, got.dst.data() + i / m * stride + i % m * static_cast<std::size_t>(d.byte_stride[0]));
+    const double x =
+        load_element(d.format, got.dst.data() + i / m * stride + i % m * static_cast<std::size_t>(d.byte_stride[0]));
     const double error = std::abs(x - expected[i].value);
     const double bound = relative * expected[i].magnitude + rounding(d.format, expected[i].value) * 1.01 + 1e-37;
     if (!(error <= bound)) {
-      return report(c, row.name, fmt::format("element [{}, {}] is {}: expected {} within {}", i % m, i / m, x, expected[i].value, bound));
+      return report(
+          c, row.name,
+          fmt::format("element [{}, {}] is {}: expected {} within {}", i % m, i / m, x, expected[i].value, bound));
     }
     if (d.format == NIBBLE_F32 && bound > 1e-30) worst = std::max(worst, error / bound);
     error2 += error * error;
@@ -94,7 +98,8 @@ template <class F>
 void each_format(bool reduced, F&& f) {
   for (const FormatInfo& info : formats()) {
     if (info.kind == FormatInfo::Kind::not_a_weight) continue;
-    const bool kept = info.id == NIBBLE_F32 || info.id == NIBBLE_F16 || info.id == NIBBLE_Q4_K || info.id == NIBBLE_Q6_K || info.id == NIBBLE_NF4;
+    const bool kept = info.id == NIBBLE_F32 || info.id == NIBBLE_F16 || info.id == NIBBLE_Q4_K ||
+                      info.id == NIBBLE_Q6_K || info.id == NIBBLE_NF4;
     if (reduced && !kept) continue;
     f(info.id, false);
     if (info.id == NIBBLE_NF4 || info.id == NIBBLE_FP4) f(info.id, true);
@@ -110,9 +115,15 @@ void check_grid(OnDevice& device, bool reduced) {
     for (int bits = 0; bits < 256; ++bits) {
       if (reduced && bits % 5 != 0) continue;
       const auto bit = [&](int i) { return (bits >> i & 1) != 0; };
-      run(device, {.format = format, .nested = nested, .columns = columns_for(format), .rows = bit(0) ? 16 : 1, .tokens = bit(1) ? 16 : 1,
-                   .weights = {bit(2) ? 3 : 1, bit(3) ? 3 : 1}, .repeats = {bit(4) ? 2 : 1, bit(5) ? 2 : 1},
-                   .layout = kBothWays[bit(6) ? 1 : 0], .src1 = kTypes[bit(7) ? 1 : 0]});
+      run(device, {.format = format,
+                   .nested = nested,
+                   .columns = columns_for(format),
+                   .rows = bit(0) ? 16 : 1,
+                   .tokens = bit(1) ? 16 : 1,
+                   .weights = {bit(2) ? 3 : 1, bit(3) ? 3 : 1},
+                   .repeats = {bit(4) ? 2 : 1, bit(5) ? 2 : 1},
+                   .layout = kBothWays[bit(6) ? 1 : 0],
+                   .src1 = kTypes[bit(7) ? 1 : 0]});
     }
   });
 }
@@ -125,20 +136,46 @@ void check_variants(OnDevice& device, bool reduced) {
       for (const nibble_format dst : kTypes) {
         for (int bits = 0; bits < 8; ++bits) {
           const bool batched = (bits & 1) != 0;
-          run(device, {.format = format, .nested = nested, .columns = columns, .rows = 70, .tokens = 5,
-                       .weights = {batched ? 2 : 1, 1}, .repeats = {batched ? 3 : 1, batched ? 2 : 1},
-                       .layout = kBothWays[bits >> 1 & 1], .src1 = src1, .dst = dst, .accumulate = (bits & 2) != 0,
-                       .pad = (bits & 4) != 0 ? 6 : 0, .least_workspace = (bits & 1) == 0});
+          run(device, {.format = format,
+                       .nested = nested,
+                       .columns = columns,
+                       .rows = 70,
+                       .tokens = 5,
+                       .weights = {batched ? 2 : 1, 1},
+                       .repeats = {batched ? 3 : 1, batched ? 2 : 1},
+                       .layout = kBothWays[bits >> 1 & 1],
+                       .src1 = src1,
+                       .dst = dst,
+                       .accumulate = (bits & 2) != 0,
+                       .pad = (bits & 4) != 0 ? 6 : 0,
+                       .least_workspace = (bits & 1) == 0});
         }
         for (const auto layout : {Case::Layout::strided, Case::Layout::repeated}) {
-          run(device, {.format = format, .nested = nested, .columns = columns, .rows = 40, .tokens = 7, .weights = {1, 2},
-                       .repeats = {1, 3}, .layout = layout, .src1 = src1, .dst = dst, .accumulate = dst == NIBBLE_F16, .pad = 3});
+          run(device, {.format = format,
+                       .nested = nested,
+                       .columns = columns,
+                       .rows = 40,
+                       .tokens = 7,
+                       .weights = {1, 2},
+                       .repeats = {1, 3},
+                       .layout = layout,
+                       .src1 = src1,
+                       .dst = dst,
+                       .accumulate = dst == NIBBLE_F16,
+                       .pad = 3});
         }
       }
     }
     run(device, {.format = format, .nested = nested, .columns = columns, .rows = 33, .tokens = 9, .src1_scale = 1e6});
     run(device, {.format = format, .nested = nested, .columns = columns, .rows = 0, .tokens = 3});
-    run(device, {.format = format, .nested = nested, .columns = columns, .rows = 0, .tokens = 3, .dst = NIBBLE_BF16, .accumulate = true, .pad = 1});
+    run(device, {.format = format,
+                 .nested = nested,
+                 .columns = columns,
+                 .rows = 0,
+                 .tokens = 3,
+                 .dst = NIBBLE_BF16,
+                 .accumulate = true,
+                 .pad = 1});
   });
 }
 
@@ -148,16 +185,39 @@ void check_linear(OnDevice& device, bool reduced) {
     for (const nibble_format src1 : kTypes) {
       for (const nibble_format dst : kTypes) {
         for (int bits = 0; bits < 16; ++bits) {
-          run(device, {.op = NIBBLE_OP_LINEAR, .format = format, .nested = nested, .columns = columns, .rows = 77,
-                       .tokens = (bits & 1) != 0 ? 16 : 1, .layout = (bits & 2) != 0 ? Case::Layout::along_outer : Case::Layout::along_k,
-                       .src1 = src1, .dst = dst, .bias = (bits & 4) != 0, .pad = (bits & 8) != 0 ? 6 : 0, .least_workspace = (bits & 1) != 0});
+          run(device, {.op = NIBBLE_OP_LINEAR,
+                       .format = format,
+                       .nested = nested,
+                       .columns = columns,
+                       .rows = 77,
+                       .tokens = (bits & 1) != 0 ? 16 : 1,
+                       .layout = (bits & 2) != 0 ? Case::Layout::along_outer : Case::Layout::along_k,
+                       .src1 = src1,
+                       .dst = dst,
+                       .bias = (bits & 4) != 0,
+                       .pad = (bits & 8) != 0 ? 6 : 0,
+                       .least_workspace = (bits & 1) != 0});
         }
-        run(device, {.op = NIBBLE_OP_LINEAR, .format = format, .nested = nested, .columns = columns, .rows = 13, .tokens = 3,
-                     .layout = Case::Layout::strided, .src1 = src1, .dst = dst, .bias = true});
+        run(device, {.op = NIBBLE_OP_LINEAR,
+                     .format = format,
+                     .nested = nested,
+                     .columns = columns,
+                     .rows = 13,
+                     .tokens = 3,
+                     .layout = Case::Layout::strided,
+                     .src1 = src1,
+                     .dst = dst,
+                     .bias = true});
       }
     }
   });
-  run(device, {.op = NIBBLE_OP_LINEAR, .format = NIBBLE_NF4, .columns = 0, .rows = 12, .tokens = 3, .dst = NIBBLE_F16, .bias = true});
+  run(device, {.op = NIBBLE_OP_LINEAR,
+               .format = NIBBLE_NF4,
+               .columns = 0,
+               .rows = 12,
+               .tokens = 3,
+               .dst = NIBBLE_F16,
+               .bias = true});
 }
 
 /// Many row blocks: a wrong offset or a missing beta shows. Budgets of 256 MiB, 1 MiB, and one row where that is quick.
@@ -167,16 +227,44 @@ void check_long(OnDevice& device, bool reduced) {
     for (const nibble_format format : {nibble_format{NIBBLE_Q4_K}, nibble_format{NIBBLE_Q8_0}}) {
       for (const std::uint64_t limit : {std::uint64_t{256} << 20, std::uint64_t{1} << 20}) {
         for (const nibble_format src1 : {nibble_format{NIBBLE_F32}, nibble_format{NIBBLE_F16}}) {
-          run(device, {.format = format, .columns = 256, .rows = k, .tokens = 16, .layout = layout, .src1 = src1, .limit = limit});
+          run(device, {.format = format,
+                       .columns = 256,
+                       .rows = k,
+                       .tokens = 16,
+                       .layout = layout,
+                       .src1 = src1,
+                       .limit = limit});
         }
       }
-      run(device, {.format = format, .columns = 256, .rows = 2000, .tokens = 16, .layout = layout, .least_workspace = true});
+      run(device,
+          {.format = format, .columns = 256, .rows = 2000, .tokens = 16, .layout = layout, .least_workspace = true});
     }
   }
-  run(device, {.format = NIBBLE_Q4_K, .columns = 256, .rows = k, .tokens = 16, .layout = Case::Layout::repeated, .dst = NIBBLE_F16, .accumulate = true, .src1_scale = 1e-3, .limit = 1u << 20});
-  run(device, {.op = NIBBLE_OP_LINEAR, .format = NIBBLE_Q4_K, .columns = 40960, .rows = 512, .tokens = 16, .layout = Case::Layout::along_k, .bias = true, .limit = 16u << 20});
+  run(device, {.format = NIBBLE_Q4_K,
+               .columns = 256,
+               .rows = k,
+               .tokens = 16,
+               .layout = Case::Layout::repeated,
+               .dst = NIBBLE_F16,
+               .accumulate = true,
+               .src1_scale = 1e-3,
+               .limit = 1u << 20});
+  run(device, {.op = NIBBLE_OP_LINEAR,
+               .format = NIBBLE_Q4_K,
+               .columns = 40960,
+               .rows = 512,
+               .tokens = 16,
+               .layout = Case::Layout::along_k,
+               .bias = true,
+               .limit = 16u << 20});
   run(device, {.format = NIBBLE_NF4, .nested = true, .columns = 128, .rows = 5, .tokens = 70000, .limit = 1u << 20});
-  run(device, {.format = NIBBLE_Q8_0, .columns = 32, .rows = 3, .tokens = 2, .weights = {1, 1}, .repeats = {300, 250}, .dst = NIBBLE_BF16});
+  run(device, {.format = NIBBLE_Q8_0,
+               .columns = 32,
+               .rows = 3,
+               .tokens = 2,
+               .weights = {1, 1},
+               .repeats = {300, 250},
+               .dst = NIBBLE_BF16});
 }
 
 /// The same bits 50 times, on two streams at once.
@@ -209,8 +297,14 @@ void check_first_call_captured(OnDevice& device) {
   const auto rows = cuda::product_rows();
   std::size_t before = 0, after = 0, total = 0;
   for (const Case& c : {Case{.format = NIBBLE_Q4_K, .columns = 512, .rows = 300, .tokens = 8, .src1 = NIBBLE_F16},
-                        Case{.op = NIBBLE_OP_LINEAR, .format = NIBBLE_NF4, .nested = true, .columns = 512, .rows = 300,
-                             .tokens = 8, .dst = NIBBLE_F16, .bias = true}}) {
+                        Case{.op = NIBBLE_OP_LINEAR,
+                        .format = NIBBLE_NF4,
+                        .nested = true,
+                        .columns = 512,
+                        .rows = 300,
+                        .tokens = 8,
+                        .dst = NIBBLE_F16,
+                        .bias = true}}) {
     const Fixture f(c, 5);
     const auto expected = f.expected();
     device.upload(f);
@@ -225,7 +319,8 @@ void check_first_call_captured(OnDevice& device) {
     }
   }
   must(cudaMemGetInfo(&after, &total), "cudaMemGetInfo");
-  fmt::print("device memory that cuBLAS took for itself: {:.1f} MiB\n", static_cast<double>(before - after) / (1 << 20));
+  fmt::print("device memory that cuBLAS took for itself: {:.1f} MiB\n",
+             static_cast<double>(before - after) / (1 << 20));
 }
 
 void check_second_device() {
@@ -246,7 +341,8 @@ void timed(const char* name, const std::function<void()>& check) {
   const std::int64_t calls = tally.calls, failures = tally.failures;
   check();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print("{:<22} {:>7} calls {:>5} failures {:>7.1f} s\n", name, tally.calls - calls, tally.failures - failures, seconds.count());
+  fmt::print("{:<22} {:>7} calls {:>5} failures {:>7.1f} s\n", name, tally.calls - calls, tally.failures - failures,
+             seconds.count());
   std::fflush(stdout);
 }
 

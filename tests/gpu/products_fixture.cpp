@@ -148,7 +148,8 @@ void Fixture::make_weight(const Case& c) {
     }
     w = nibble::make_weight(view(packed, c.format, {c.columns, c.rows, c.weights[0], c.weights[1]}));
     for (int d = 1; d < 4; ++d) {
-      w.packed.byte_stride[d] = d == 1 ? static_cast<std::int64_t>(stride) : w.packed.byte_stride[d - 1] * w.packed.shape[d - 1];
+      w.packed.byte_stride[d] =
+          d == 1 ? static_cast<std::int64_t>(stride) : w.packed.byte_stride[d - 1] * w.packed.shape[d - 1];
     }
     return;
   }
@@ -225,8 +226,8 @@ void Fixture::make_dst(const Case& c) {
   request_.bias = view(bias, c.src1, {m});
 }
 
-std::vector<Expected> out_prod_sums(const nibble_request& r, std::int64_t first, std::int64_t count,
-                                    std::int64_t token, std::int64_t tokens, std::int64_t i2, std::int64_t i3) {
+std::vector<Expected> out_prod_sums(const nibble_request& r, std::int64_t first, std::int64_t count, std::int64_t token,
+                                    std::int64_t tokens, std::int64_t i2, std::int64_t i3) {
   const Tensor &w = r.weight.packed, &s = r.src1;
   const std::int64_t k = w.shape[1], w2 = i2 / (s.shape[2] / w.shape[2]), w3 = i3 / (s.shape[3] / w.shape[3]);
   const std::int64_t threads = k > 4096 ? std::max(1u, std::thread::hardware_concurrency()) : 1;

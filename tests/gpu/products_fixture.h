@@ -17,15 +17,15 @@ struct Case {
   nibble_op op = NIBBLE_OP_OUT_PROD;
   nibble_format format = NIBBLE_Q4_K;
   bool nested = false;
-  std::int64_t columns = 256, rows = 16, tokens = 16;  ///< weight [columns, rows]
+  std::int64_t columns = 256, rows = 16, tokens = 16;     ///< weight [columns, rows]
   std::int64_t weights[2] = {1, 1}, repeats[2] = {1, 1};  ///< batch of the weight, and what divides it in src1
   enum class Layout : std::uint8_t { along_outer, along_k, strided, repeated } layout = Layout::along_outer;
   nibble_format src1 = NIBBLE_F32, dst = NIBBLE_F32;
   bool accumulate = false, bias = false;
-  std::int64_t pad = 0;           ///< elements after each row of src1 and dst; bytes after each of the weight's
+  std::int64_t pad = 0;  ///< elements after each row of src1 and dst; bytes after each of the weight's
   double src1_scale = 1;
-  std::uint64_t limit = 0;        ///< workspace_limit_bytes
-  bool least_workspace = false;   ///< run in minimum_bytes
+  std::uint64_t limit = 0;       ///< workspace_limit_bytes
+  bool least_workspace = false;  ///< run in minimum_bytes
   [[nodiscard]] std::string text() const;
 };
 

@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
     r.dst = values->view();
     const auto& registry = nibble::Registry::default_registry();
     if (!registry) return std::puts(registry.status().message().c_str()), 1;
-    std::printf("%s: first value %g, by %s\n", t.name.c_str(), static_cast<double>(*static_cast<const float*>(values->view().data)),
+    std::printf("%s: first value %g, by %s\n", t.name.c_str(),
+                static_cast<double>(*static_cast<const float*>(values->view().data)),
                 registry->explain(r)->kernel.c_str());
     return 0;
   }

@@ -10,7 +10,9 @@
 
 namespace nibble::test {
 
-std::uint32_t element_bits(Format type, const std::uint8_t* at) { return type == NIBBLE_F32 ? load_u32(at) : load_u16(at); }
+std::uint32_t element_bits(Format type, const std::uint8_t* at) {
+  return type == NIBBLE_F32 ? load_u32(at) : load_u16(at);
+}
 
 void put_element_bits(Format type, std::uint8_t* at, std::uint32_t bits) {
   for (std::int64_t i = 0; i < element_bytes(type); ++i) at[i] = static_cast<std::uint8_t>(bits >> 8 * i);

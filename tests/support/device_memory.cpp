@@ -39,7 +39,8 @@ void poison(std::span<std::uint8_t> bytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = kPoison[i % 2];
 }
 
-DeviceMemory::DeviceMemory(const nibble_memory* functions, std::int32_t device) : functions_(functions), device_(device) {
+DeviceMemory::DeviceMemory(const nibble_memory* functions, std::int32_t device)
+    : functions_(functions), device_(device) {
   if (functions_ == nullptr) return;
   must("stream_create", [&](nibble_text* why) { return functions_->stream_create(device_, &stream_, why); });
 }
@@ -72,7 +73,8 @@ void DeviceMemory::to_device(void* to, std::span<const std::uint8_t> from) {
   if (functions_ == nullptr) {
     std::memcpy(to, from.data(), from.size());
   } else {
-    must("to_device", [&](nibble_text* why) { return functions_->to_device(device_, to, from.data(), from.size(), stream_, why); });
+    must("to_device",
+         [&](nibble_text* why) { return functions_->to_device(device_, to, from.data(), from.size(), stream_, why); });
     synchronize();  // the caller's bytes may go
   }
 }
@@ -82,7 +84,8 @@ void DeviceMemory::to_host(std::span<std::uint8_t> to, const void* from) {
   if (functions_ == nullptr) {
     std::memcpy(to.data(), from, to.size());
   } else {
-    must("to_host", [&](nibble_text* why) { return functions_->to_host(device_, to.data(), from, to.size(), stream_, why); });
+    must("to_host",
+         [&](nibble_text* why) { return functions_->to_host(device_, to.data(), from, to.size(), stream_, why); });
   }
 }
 
@@ -91,7 +94,8 @@ void DeviceMemory::synchronize() {
   must("synchronize", [&](nibble_text* why) { return functions_->synchronize(device_, stream_, why); });
 }
 
-GuardedBuffer::GuardedBuffer(DeviceMemory& memory, std::span<const std::uint8_t> content, std::size_t skew, Behind behind)
+GuardedBuffer::GuardedBuffer(DeviceMemory& memory, std::span<const std::uint8_t> content, std::size_t skew,
+                             Behind behind)
     : memory_(memory),
       skew_(skew),
       bytes_(content.size()),
@@ -107,7 +111,8 @@ GuardedBuffer::~GuardedBuffer() { memory_.release(data_); }
 std::string GuardedBuffer::fetch(std::vector<std::uint8_t>& content) const {
   std::vector<std::uint8_t> image(total_);
   memory_.to_host(image, data_);
-  const auto begin = image.begin() + static_cast<std::ptrdiff_t>(offset()), end = begin + static_cast<std::ptrdiff_t>(bytes_);
+  const auto begin = image.begin() + static_cast<std::ptrdiff_t>(offset()),
+             end = begin + static_cast<std::ptrdiff_t>(bytes_);
   content.assign(begin, end);
   const auto broken = [](std::uint8_t byte) { return byte != kCanary; };
   if (std::any_of(image.begin(), begin, broken)) return "was written in front of its first byte";

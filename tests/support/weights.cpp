@@ -19,20 +19,20 @@ struct HalfScales {
   int at[2];
 };
 constexpr HalfScales kHalfScales[] = {
-    {NIBBLE_Q1_0, {0, -1}},    {NIBBLE_Q2_0, {0, -1}},    {NIBBLE_Q4_0, {0, -1}},   {NIBBLE_Q4_1, {0, 2}},
-    {NIBBLE_Q5_0, {0, -1}},    {NIBBLE_Q5_1, {0, 2}},     {NIBBLE_Q8_0, {0, -1}},   {NIBBLE_Q2_K, {80, 82}},
-    {NIBBLE_Q3_K, {108, -1}},  {NIBBLE_Q4_K, {0, 2}},     {NIBBLE_Q5_K, {0, 2}},    {NIBBLE_Q6_K, {208, -1}},
-    {NIBBLE_TQ1_0, {52, -1}},  {NIBBLE_TQ2_0, {64, -1}},  {NIBBLE_IQ1_S, {0, -1}},  {NIBBLE_IQ2_XXS, {0, -1}},
-    {NIBBLE_IQ2_XS, {0, -1}},  {NIBBLE_IQ2_S, {0, -1}},   {NIBBLE_IQ3_S, {0, -1}},  {NIBBLE_IQ3_XXS, {0, -1}},
-    {NIBBLE_IQ4_NL, {0, -1}},  {NIBBLE_IQ4_XS, {0, -1}}};
+    {NIBBLE_Q1_0, {0, -1}},   {NIBBLE_Q2_0, {0, -1}},   {NIBBLE_Q4_0, {0, -1}},  {NIBBLE_Q4_1, {0, 2}},
+    {NIBBLE_Q5_0, {0, -1}},   {NIBBLE_Q5_1, {0, 2}},    {NIBBLE_Q8_0, {0, -1}},  {NIBBLE_Q2_K, {80, 82}},
+    {NIBBLE_Q3_K, {108, -1}}, {NIBBLE_Q4_K, {0, 2}},    {NIBBLE_Q5_K, {0, 2}},   {NIBBLE_Q6_K, {208, -1}},
+    {NIBBLE_TQ1_0, {52, -1}}, {NIBBLE_TQ2_0, {64, -1}}, {NIBBLE_IQ1_S, {0, -1}}, {NIBBLE_IQ2_XXS, {0, -1}},
+    {NIBBLE_IQ2_XS, {0, -1}}, {NIBBLE_IQ2_S, {0, -1}},  {NIBBLE_IQ3_S, {0, -1}}, {NIBBLE_IQ3_XXS, {0, -1}},
+    {NIBBLE_IQ4_NL, {0, -1}}, {NIBBLE_IQ4_XS, {0, -1}}};
 
 constexpr std::uint32_t kSpecialHalves[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x83ff, 0x0400, 0x8400,
                                             0x3c00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0x7c01, 0xfe01};
-constexpr std::uint32_t kSpecialFloats[] = {
-    0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x80800000, 0x3f800000,
-    0x33000000, 0x33000001, 0x38800000, 0x387fe000, 0x477fe000, 0x477fefff, 0x477ff000, 0x47800000,  // about half's limits
-    0x3f808000, 0x3f818000, 0x3f807fff, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000,
-    0x7f800001, 0xffc12345};
+constexpr std::uint32_t kSpecialFloats[] = {0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007fffff, 0x00800000,
+                                            0x80800000, 0x3f800000, 0x33000000, 0x33000001, 0x38800000, 0x387fe000,
+                                            0x477fe000, 0x477fefff, 0x477ff000, 0x47800000,  // about half's limits
+                                            0x3f808000, 0x3f818000, 0x3f807fff, 0x7f7fffff, 0xff7fffff, 0x7f800000,
+                                            0xff800000, 0x7fc00000, 0x7f800001, 0xffc12345};
 
 void put_half(std::uint8_t* at, std::uint32_t bits) { put_element_bits(NIBBLE_F16, at, bits); }
 
@@ -43,12 +43,14 @@ std::uint32_t pick(std::span<const std::uint32_t> list, Random& r) { return list
 
 /// MXFP4's and NVFP4's byte scales.
 void set_byte_scales(Format format, std::uint8_t* block, Contents contents, Random& r) {
-  constexpr std::uint8_t kSpecialE8m0[] = {0, 1, 2, 127, 254, 255}, kSpecialE4m3[] = {0, 1, 7, 8, 0x7e, 0x7f, 0x80, 0xff};
+  constexpr std::uint8_t kSpecialE8m0[] = {0, 1, 2, 127, 254, 255},
+                         kSpecialE4m3[] = {0, 1, 7, 8, 0x7e, 0x7f, 0x80, 0xff};
   if (format == NIBBLE_MXFP4) {
     block[0] = contents == Contents::special ? kSpecialE8m0[r.below(6)] : static_cast<std::uint8_t>(122 + r.below(5));
   } else if (format == NIBBLE_NVFP4) {
     for (int i = 0; i < 4; ++i) {
-      block[i] = contents == Contents::special ? kSpecialE4m3[r.below(8)] : static_cast<std::uint8_t>(0x28 + r.below(0x10));
+      block[i] =
+          contents == Contents::special ? kSpecialE4m3[r.below(8)] : static_cast<std::uint8_t>(0x28 + r.below(0x10));
     }
   }
 }
@@ -79,7 +81,8 @@ void set_element(Format format, std::uint8_t* at, Contents contents, std::int64_
 float statistic(Contents contents, std::int64_t number, Random& r) {
   if (contents == Contents::special) return float_from_bits(pick(kSpecialFloats, r));
   if (contents == Contents::one_nan_block && number == 1) return std::nanf("");
-  if (contents == Contents::random_bits && r.below(2) == 0) return float_from_bits(static_cast<std::uint32_t>(r.next()));
+  if (contents == Contents::random_bits && r.below(2) == 0)
+    return float_from_bits(static_cast<std::uint32_t>(r.next()));
   return static_cast<float>(r.uniform(0.01, 2.0));
 }
 
@@ -94,14 +97,17 @@ Bytes code_table(Contents contents, Random& r) {
   Bytes bytes(256 * 4);
   for (int i = 0; i < 256; ++i) {
     const bool odd = contents != Contents::moderate && contents != Contents::one_nan_block && i % 8 == 3;
-    store_element(NIBBLE_F32, bytes.data() + 4 * i, odd ? statistic(contents, -1, r) : static_cast<float>(i - 128) / 127.5f);
+    store_element(NIBBLE_F32, bytes.data() + 4 * i,
+                  odd ? statistic(contents, -1, r) : static_cast<float>(i - 128) / 127.5f);
   }
   return bytes;
 }
 
 void fill_flat(WeightKind kind, const WeightLayout& layout, Contents contents, Random& r, HostWeight& h) {
   Weight& w = h.weight;
-  const auto view = [](Bytes& bytes, Format format, std::int64_t count) { return make_tensor(bytes.data(), format, {count}); };
+  const auto view = [](Bytes& bytes, Format format, std::int64_t count) {
+    return make_tensor(bytes.data(), format, {count});
+  };
   const std::int64_t blocks = (element_count(w.packed) + layout.block_size - 1) / layout.block_size;
   w.block_size = layout.block_size;
   if (kind.format == NIBBLE_BLOCKWISE8) {
@@ -128,7 +134,8 @@ void fill_flat(WeightKind kind, const WeightLayout& layout, Contents contents, R
 void fill_blocks(const FormatInfo& info, const WeightLayout& layout, Contents contents, Random& r, HostWeight& h) {
   Tensor& t = h.weight.packed;
   const std::int64_t padding = layout.row_padding_blocks * info.block_bytes, blocks = t.shape[0] / info.block_values;
-  for (int d = 1; d < 4; ++d) t.byte_stride[d] = d == 1 ? t.byte_stride[1] + padding : t.byte_stride[d - 1] * t.shape[d - 1];
+  for (int d = 1; d < 4; ++d)
+    t.byte_stride[d] = d == 1 ? t.byte_stride[1] + padding : t.byte_stride[d - 1] * t.shape[d - 1];
   const std::int64_t rows = t.shape[1] * t.shape[2] * t.shape[3];
   for (std::int64_t row = 0; row < rows; ++row) {
     std::uint8_t* at = h.packed.data() + row * t.byte_stride[1];
@@ -169,7 +176,8 @@ bool set_half_scales(Format format, std::uint8_t* block, std::uint32_t bits) {
     }
     return true;
   }
-  const auto* found = std::find_if(std::begin(kHalfScales), std::end(kHalfScales), [&](const auto& s) { return s.format == format; });
+  const auto* found =
+      std::find_if(std::begin(kHalfScales), std::end(kHalfScales), [&](const auto& s) { return s.format == format; });
   if (found == std::end(kHalfScales)) return false;
   for (const int at : found->at) {
     if (at >= 0) put_half(block + at, bits);
@@ -185,7 +193,8 @@ HostWeight make_host_weight(WeightKind kind, const WeightLayout& layout, Content
   while (t.rank > 1 && t.shape[t.rank - 1] == 1) --t.rank;  // a matrix has rank 2, as its users say it
   const bool flat = info.kind == FormatInfo::Kind::flat;
   const std::int64_t rows = t.shape[1] * t.shape[2] * t.shape[3];
-  const std::int64_t padding = flat ? 0 : std::max<std::int64_t>(rows - 1, 0) * layout.row_padding_blocks * info.block_bytes;
+  const std::int64_t padding =
+      flat ? 0 : std::max<std::int64_t>(rows - 1, 0) * layout.row_padding_blocks * info.block_bytes;
   h.packed.resize(storage_bytes(kind.format, layout.shape).value() + static_cast<std::size_t>(padding));
   t.data = h.packed.data();
   random.fill(h.packed);
@@ -203,7 +212,8 @@ std::vector<float> decode_all(const Weight& weight) {
   float* out = values.data();
   for (std::int64_t i3 = 0; i3 < t.shape[3]; ++i3) {
     for (std::int64_t i2 = 0; i2 < t.shape[2]; ++i2) {
-      for (std::int64_t i1 = 0; i1 < t.shape[1]; ++i1, out += t.shape[0]) decode_row(weight, i1, i2, i3, 0, t.shape[0], out);
+      for (std::int64_t i1 = 0; i1 < t.shape[1]; ++i1, out += t.shape[0])
+        decode_row(weight, i1, i2, i3, 0, t.shape[0], out);
     }
   }
   return values;

@@ -28,7 +28,8 @@ class QuotaTest : public testing::Test {
 };
 
 TEST_F(QuotaTest, Version2RoundsUpAndMaxIsNone) {
-  const std::pair<const char*, std::uint32_t> cases[] = {{"150000 100000\n", 2}, {"200000 100000\n", 2}, {"50000 100000\n", 1}, {"max 100000\n", 0}};
+  const std::pair<const char*, std::uint32_t> cases[] = {
+      {"150000 100000\n", 2}, {"200000 100000\n", 2}, {"50000 100000\n", 1}, {"max 100000\n", 0}};
   for (const auto& [text, expected] : cases) {
     write("/cpu.max", text);
     EXPECT_EQ(quota_threads(root_), expected) << text;
@@ -89,7 +90,8 @@ TEST(RoundingTest, EveryTargetRoundsAsTheReferenceDoes) {
       void (*round)(const float*, std::int64_t, std::uint8_t*);
       std::uint16_t (*reference)(float);
       float (*widen)(std::uint32_t);
-    } kinds[] = {{table.to_f16, half_from_float, float_from_half}, {table.to_bf16, bfloat16_from_float, float_from_bfloat16}};
+    } kinds[] = {{table.to_f16, half_from_float, float_from_half},
+                 {table.to_bf16, bfloat16_from_float, float_from_bfloat16}};
     for (const auto& kind : kinds) {
       kind.round(values.data(), count, got.data() + 1);  // an odd address on purpose
       std::int64_t wrong = 0;

@@ -19,8 +19,8 @@ inline constexpr nibble_format kAllFormats[] = {
 };
 inline constexpr nibble_format kTypes[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16};
 
-inline nibble_status execute_nothing(const nibble_kernel*, const nibble_caps*, const nibble_request*, void*, std::uint64_t,
-                                     void*, nibble_text*) {
+inline nibble_status execute_nothing(const nibble_kernel*, const nibble_caps*, const nibble_request*, void*,
+                                     std::uint64_t, void*, nibble_text*) {
   return NIBBLE_OK;
 }
 
@@ -43,7 +43,8 @@ inline nibble_kernel kernel(nibble_op op, const char* name, nibble_tier tier, ni
 
 inline nibble_caps caps(const char* spec) { return invent_caps(spec).value(); }
 
-/// dequantize of a [4096, 8] weight without data; a 4-bit one with block size 64, nested by `nested_block_size` or plain.
+/// dequantize of a [4096, 8] weight without data; a 4-bit one with block size 64, nested by `nested_block_size` or
+/// plain.
 inline nibble_request dequantize(Format format, Format to, std::int64_t nested_block_size = 0, Device device = {}) {
   nibble_request r = make_request(NIBBLE_OP_DEQUANTIZE);
   r.math = NIBBLE_MATH_TF32;

@@ -38,7 +38,7 @@ TEST(HalfTest, RoundsToNearestEvenBetweenEveryPairOfNeighbours) {
   for (std::uint32_t h = 0; h < 0x7c00u; ++h) {
     const double low = half_value(h);
     const double high = h + 1 == 0x7c00u ? 65536.0 : half_value(h + 1);  // past the largest, as if there were one more
-    const auto middle = static_cast<float>((low + high) / 2);           // exact: one more bit
+    const auto middle = static_cast<float>((low + high) / 2);            // exact: one more bit
     const std::uint32_t even = h % 2 == 0 ? h : h + 1;
     ASSERT_EQ(half_from_float(middle), even) << h;
     ASSERT_EQ(half_from_float(-middle), even | 0x8000u) << h;

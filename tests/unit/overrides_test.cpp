@@ -1,5 +1,5 @@
-// Every environment variable x {good, unknown, malformed, empty, contradictory}, and that the API's settings do the same.
-// Apart from the selection tests because these go through real registries and the process's environment.
+// Every environment variable x {good, unknown, malformed, empty, contradictory}, and that the API's settings do the
+// same. Apart from the selection tests because these go through real registries and the process's environment.
 #include <nibble/nibble.hpp>
 
 #include "tests/unit/fake.h"
@@ -54,9 +54,12 @@ TEST(OverridesTest, MalformedValuesNameTheVariableTheValueAndWhatIsExpected) {
 }
 
 TEST(OverridesTest, UnknownNamesListTheValidOnes) {
-  EXPECT_NE(error_of("NIBBLE_BACKEND", "metal").find("NIBBLE_BACKEND names 'metal': expected some of cpu,"), std::string::npos);
-  EXPECT_NE(error_of("NIBBLE_DISABLE", "cpu.nothing.*").find("matches nothing: expected a back end or one of"), std::string::npos);
-  EXPECT_EQ(error_of("NIBBLE_FORCE", "softmax=x"), "NIBBLE_FORCE names operation 'softmax': expected one of dequantize, out_prod, linear");
+  EXPECT_NE(error_of("NIBBLE_BACKEND", "metal").find("NIBBLE_BACKEND names 'metal': expected some of cpu,"),
+            std::string::npos);
+  EXPECT_NE(error_of("NIBBLE_DISABLE", "cpu.nothing.*").find("matches nothing: expected a back end or one of"),
+            std::string::npos);
+  EXPECT_EQ(error_of("NIBBLE_FORCE", "softmax=x"),
+            "NIBBLE_FORCE names operation 'softmax': expected one of dequantize, out_prod, linear");
   const std::string kernel = error_of("NIBBLE_FORCE", "dequantize=nothing");
   EXPECT_NE(kernel.find("names kernel 'nothing' for dequantize: expected one of"), std::string::npos) << kernel;
   EXPECT_NE(kernel.find("reference.dequantize.scalar"), std::string::npos) << kernel;
@@ -78,11 +81,15 @@ TEST(OverridesTest, VariablesAndSettingsGiveTheSameChoice) {
     const char* expected;
   } cases[] = {
       {"NIBBLE_FORCE", "dequantize=reference.dequantize.scalar",
-       [](Settings& s) { s.force = {{"dequantize", "reference.dequantize.scalar"}}; }, "reference.dequantize.scalar"},
+       [](Settings& s) {
+         s.force = {{"dequantize", "reference.dequantize.scalar"}};
+       },
+       "reference.dequantize.scalar"},
       {"NIBBLE_BACKEND", "reference", [](Settings& s) { s.backends = {"reference"}; }, "reference.dequantize.scalar"},
       {"NIBBLE_DISABLE", "cpu", [](Settings& s) { s.disable = {"cpu"}; }, "reference.dequantize.scalar"},
       {"NIBBLE_DISABLE", "cpu.*", [](Settings& s) { s.disable = {"cpu.*"}; }, "reference.dequantize.scalar"},
-      {"NIBBLE_DISABLE", "*.dequantize.simd.*", [](Settings& s) { s.disable = {"*.dequantize.simd.*"}; }, "reference.dequantize.scalar"},
+      {"NIBBLE_DISABLE", "*.dequantize.simd.*", [](Settings& s) { s.disable = {"*.dequantize.simd.*"}; },
+       "reference.dequantize.scalar"},
   };
   const std::string usual = chosen(Registry::create());
   EXPECT_EQ(usual.rfind("cpu.dequantize.simd.", 0), 0u) << usual;

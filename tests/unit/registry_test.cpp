@@ -76,12 +76,16 @@ TEST(ApiTest, DataFaultsAreStatuses) {
   auto bytes = q8_rows();
   alignas(4) std::array<std::uint8_t, 260> out{};
   const Tensor packed = make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2});
-  EXPECT_EQ(dequantize(make_weight(packed), make_tensor(nullptr, NIBBLE_F32, {32, 2})).message(), "dst has no data: expected a pointer");
-  EXPECT_EQ(dequantize(make_weight(make_tensor(nullptr, NIBBLE_Q8_0, {32, 2})), make_tensor(out.data(), NIBBLE_F32, {32, 2})).message(),
-            "weight has no data: expected a pointer");
+  EXPECT_EQ(dequantize(make_weight(packed), make_tensor(nullptr, NIBBLE_F32, {32, 2})).message(),
+            "dst has no data: expected a pointer");
+  EXPECT_EQ(
+      dequantize(make_weight(make_tensor(nullptr, NIBBLE_Q8_0, {32, 2})), make_tensor(out.data(), NIBBLE_F32, {32, 2}))
+          .message(),
+      "weight has no data: expected a pointer");
   Tensor odd = make_tensor(out.data(), NIBBLE_F32, {32, 2});
   odd.byte_offset = 2;
-  EXPECT_EQ(dequantize(make_weight(packed), odd).message(), "dst lies at an address that is not a multiple of 4, the size of f32");
+  EXPECT_EQ(dequantize(make_weight(packed), odd).message(),
+            "dst lies at an address that is not a multiple of 4, the size of f32");
 }
 
 TEST(ApiTest, AForeignDeviceIsNotServedBehindTheCallersBack) {
@@ -135,7 +139,8 @@ TEST(PlanTest, ANamedKernelIsTakenOrRefusedWithItsReason) {
   const nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
   EXPECT_STREQ(registry().plan(r, "reference.dequantize.scalar")->kernel().name, "reference.dequantize.scalar");
   EXPECT_EQ(registry().plan(r, "reference.linear.scalar").status().message(),
-            "no kernel for dequantize of q4_k to f32 on cpu: reference.linear.scalar is forced, but no such kernel runs there");
+            "no kernel for dequantize of q4_k to f32 on cpu: reference.linear.scalar is forced, but no such kernel "
+            "runs there");
 }
 
 TEST(PlanTest, WorkspaceRulesAreKept) {
@@ -176,7 +181,8 @@ TEST(CapsTest, SpecsAreUnderstoodOrRefused) {
   EXPECT_EQ(fake::caps("hip:gfx90a").lanes, 64u);
   EXPECT_EQ(fake::caps("hip:gfx1100").lanes, 32u);
   EXPECT_EQ(fake::caps("cpu:sse4").isa, std::uint64_t{NIBBLE_ISA_PORTABLE | NIBBLE_ISA_SSE4});
-  for (const char* bad : {"", "cuda", "cuda:", "cuda:10", "cuda:x.y", "cuda:10.3x", "hip:90a", "hip:gfx", "cpu:mmx", "tpu:5", "cpu:"}) {
+  for (const char* bad :
+       {"", "cuda", "cuda:", "cuda:10", "cuda:x.y", "cuda:10.3x", "hip:90a", "hip:gfx", "cpu:mmx", "tpu:5", "cpu:"}) {
     EXPECT_FALSE(invent_caps(bad).ok()) << bad;
   }
 }

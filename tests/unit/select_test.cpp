@@ -30,11 +30,15 @@ class SelectTest : public testing::Test {
   }
 
   nibble_caps avx2_ = fake::caps("cpu:avx2"), sm103_ = fake::caps("cuda:10.3");
-  nibble_kernel reference_ = fake::kernel(NIBBLE_OP_DEQUANTIZE, "reference.dequantize.scalar", NIBBLE_TIER_REFERENCE, NIBBLE_DEVICE_CPU);
-  nibble_kernel generic_ = fake::kernel(NIBBLE_OP_DEQUANTIZE, "a.dequantize.generic", NIBBLE_TIER_GENERIC, NIBBLE_DEVICE_CPU);
+  nibble_kernel reference_ =
+      fake::kernel(NIBBLE_OP_DEQUANTIZE, "reference.dequantize.scalar", NIBBLE_TIER_REFERENCE, NIBBLE_DEVICE_CPU);
+  nibble_kernel generic_ =
+      fake::kernel(NIBBLE_OP_DEQUANTIZE, "a.dequantize.generic", NIBBLE_TIER_GENERIC, NIBBLE_DEVICE_CPU);
   nibble_kernel tuned_ = fake::kernel(NIBBLE_OP_DEQUANTIZE, "z.dequantize.tuned", NIBBLE_TIER_TUNED, NIBBLE_DEVICE_CPU);
-  nibble_kernel codebook_ = fake::kernel(NIBBLE_OP_DEQUANTIZE, "cuda.dequantize.codebook", NIBBLE_TIER_GENERIC, NIBBLE_DEVICE_CUDA);
-  nibble_kernel fused_ = fake::kernel(NIBBLE_OP_DEQUANTIZE, "cuda_sm103.dequantize.nested", NIBBLE_TIER_BY_RULE, NIBBLE_DEVICE_CUDA);
+  nibble_kernel codebook_ =
+      fake::kernel(NIBBLE_OP_DEQUANTIZE, "cuda.dequantize.codebook", NIBBLE_TIER_GENERIC, NIBBLE_DEVICE_CUDA);
+  nibble_kernel fused_ =
+      fake::kernel(NIBBLE_OP_DEQUANTIZE, "cuda_sm103.dequantize.nested", NIBBLE_TIER_BY_RULE, NIBBLE_DEVICE_CUDA);
   std::vector<Row> rows_;
   std::vector<Candidate> trace_;
 };
@@ -68,20 +72,30 @@ TEST_F(SelectTest, EachUnmetNeedDropsTheRowWithItsReason) {
     void (*narrow)(nibble_kernel&);
     const char* reason;
   } cases[] = {
-      {"isa", [](nibble_kernel& k) { k.isa = NIBBLE_ISA_AVX512; }, "needs avx512, which this processor or its operating system does not offer"},
+      {"isa", [](nibble_kernel& k) { k.isa = NIBBLE_ISA_AVX512; },
+       "needs avx512, which this processor or its operating system does not offer"},
       {"format", [](nibble_kernel& k) { k.format_count = 1; }, "does not decode q4_k"},
-      {"type", [](nibble_kernel& k) { k.types = fake::kTypes + 1; k.type_count = 2; }, "does not write f32"},
-      {"supports", [](nibble_kernel& k) {
-         k.supports = [](const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_text* why) -> nibble_status {
+      {"type",
+       [](nibble_kernel& k) {
+         k.types = fake::kTypes + 1;
+         k.type_count = 2;
+       },
+       "does not write f32"},
+      {"supports",
+       [](nibble_kernel& k) {
+         k.supports = [](const nibble_kernel*, const nibble_caps*, const nibble_request*,
+                         nibble_text* why) -> nibble_status {
            std::snprintf(why->data, why->capacity, "rows are too long");
            return NIBBLE_UNSUPPORTED;
          };
-       }, "rows are too long"},
-      {"throws", [](nibble_kernel& k) {
-         k.supports = [](const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_text*) -> nibble_status {
-           throw std::runtime_error("oops");
-         };
-       }, "the plugin threw, which it must not: oops"},
+       },
+       "rows are too long"},
+      {"throws",
+       [](nibble_kernel& k) {
+         k.supports = [](const nibble_kernel*, const nibble_caps*, const nibble_request*,
+                         nibble_text*) -> nibble_status { throw std::runtime_error("oops"); };
+       },
+       "the plugin threw, which it must not: oops"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
@@ -108,11 +122,13 @@ TEST_F(SelectTest, DisabledAndUnavailableRowsKeepTheirReasons) {
 TEST_F(SelectTest, ForcedKernelBeatsTiersButNotNeeds) {
   add(reference_, avx2_);
   add(tuned_, avx2_);
-  EXPECT_STREQ(choose(dequantize(NIBBLE_Q4_K, NIBBLE_F32), "reference.dequantize.scalar").row->kernel->name, "reference.dequantize.scalar");
+  EXPECT_STREQ(choose(dequantize(NIBBLE_Q4_K, NIBBLE_F32), "reference.dequantize.scalar").row->kernel->name,
+               "reference.dequantize.scalar");
   tuned_.format_count = 1;
   const Selection refused = choose(dequantize(NIBBLE_Q4_K, NIBBLE_F32), "z.dequantize.tuned");
   EXPECT_EQ(refused.row, nullptr);
-  EXPECT_EQ(refused.reason, "no kernel for dequantize of q4_k to f32 on cpu: z.dequantize.tuned is forced, but does not decode q4_k");
+  EXPECT_EQ(refused.reason,
+            "no kernel for dequantize of q4_k to f32 on cpu: z.dequantize.tuned is forced, but does not decode q4_k");
 }
 
 TEST_F(SelectTest, PrecisionClassServesItselfAndLooser) {
@@ -121,7 +137,8 @@ TEST_F(SelectTest, PrecisionClassServesItselfAndLooser) {
   add(tf32, avx2_);
   nibble_request r = dequantize(NIBBLE_Q4_K, NIBBLE_F32);
   r.op = NIBBLE_OP_OUT_PROD;
-  const std::pair<nibble_math, bool> served[] = {{NIBBLE_MATH_F32, false}, {NIBBLE_MATH_TF32, true}, {NIBBLE_MATH_BF16, true}};
+  const std::pair<nibble_math, bool> served[] = {
+      {NIBBLE_MATH_F32, false}, {NIBBLE_MATH_TF32, true}, {NIBBLE_MATH_BF16, true}};
   for (const auto& [math, expected] : served) {
     r.math = math;
     EXPECT_EQ(choose(r).row != nullptr, expected) << math_name(math);
@@ -140,13 +157,13 @@ TEST_F(SelectTest, Sm103RuleHoldsOnExactlyItsPredicate) {
     std::int64_t nested;
     const char* expected;
   } cases[] = {
-      {"cuda:10.3", NIBBLE_NF4, 256, kFused},     {"cuda:10.3", NIBBLE_FP4, 256, kFused},
-      {"cuda:10.3", NIBBLE_NF4, 0, kDefault},     {"cuda:10.3", NIBBLE_NF4, 128, kDefault},
-      {"cuda:10.3", NIBBLE_Q4_K, 0, kDefault},    {"cuda:10.3", NIBBLE_BLOCKWISE8, 256, kDefault},
-      {"cuda:10.0", NIBBLE_NF4, 256, kDefault},   {"cuda:10.1", NIBBLE_NF4, 256, kDefault},
-      {"cuda:12.0", NIBBLE_NF4, 256, kDefault},   {"cuda:12.1", NIBBLE_NF4, 256, kDefault},
-      {"cuda:9.0", NIBBLE_NF4, 256, kDefault},    {"cuda:8.6", NIBBLE_NF4, 256, kDefault},
-      {"cuda:11.0", NIBBLE_FP4, 256, kDefault},   {"hip:gfx942", NIBBLE_NF4, 256, kDefault},
+      {"cuda:10.3", NIBBLE_NF4, 256, kFused},   {"cuda:10.3", NIBBLE_FP4, 256, kFused},
+      {"cuda:10.3", NIBBLE_NF4, 0, kDefault},   {"cuda:10.3", NIBBLE_NF4, 128, kDefault},
+      {"cuda:10.3", NIBBLE_Q4_K, 0, kDefault},  {"cuda:10.3", NIBBLE_BLOCKWISE8, 256, kDefault},
+      {"cuda:10.0", NIBBLE_NF4, 256, kDefault}, {"cuda:10.1", NIBBLE_NF4, 256, kDefault},
+      {"cuda:12.0", NIBBLE_NF4, 256, kDefault}, {"cuda:12.1", NIBBLE_NF4, 256, kDefault},
+      {"cuda:9.0", NIBBLE_NF4, 256, kDefault},  {"cuda:8.6", NIBBLE_NF4, 256, kDefault},
+      {"cuda:11.0", NIBBLE_FP4, 256, kDefault}, {"hip:gfx942", NIBBLE_NF4, 256, kDefault},
   };
   for (const auto& c : cases) {
     for (const Format to : fake::kTypes) {
@@ -193,7 +210,9 @@ TEST_F(SelectTest, EveryRuleOfTheTableIsReachable) {
     caps.arch_major = rule.when.arch_major;
     caps.arch_minor = rule.when.arch_minor;
     const Format format = rule.when.formats.empty() ? Format{NIBBLE_Q4_K} : rule.when.formats.front();
-    nibble_request r = dequantize(format, NIBBLE_F16, rule.when.nested == When::Nested::yes ? std::max<std::int64_t>(rule.when.nested_block_size, 1) : 0);
+    nibble_request r =
+        dequantize(format, NIBBLE_F16,
+                   rule.when.nested == When::Nested::yes ? std::max<std::int64_t>(rule.when.nested_block_size, 1) : 0);
     r.op = rule.op;
     r.dst.shape[1] = std::max<std::int64_t>(rule.when.min_tokens, 1);
     const std::string name(rule.prefer);
@@ -209,15 +228,23 @@ TEST_F(SelectTest, EveryRuleOfTheTableIsReachable) {
 TEST(WhenTest, TextNamesEveryCondition) {
   static constexpr nibble_format kTwo[] = {NIBBLE_NF4, NIBBLE_FP4};
   EXPECT_EQ(When{}.text(), "always");
-  const When w{.device = NIBBLE_DEVICE_CUDA, .arch = When::Arch::exactly, .arch_major = 10, .arch_minor = 3, .formats = kTwo,
-               .nested = When::Nested::yes, .nested_block_size = 256, .min_tokens = 2, .max_tokens = 64};
+  const When w{.device = NIBBLE_DEVICE_CUDA,
+               .arch = When::Arch::exactly,
+               .arch_major = 10,
+               .arch_minor = 3,
+               .formats = kTwo,
+               .nested = When::Nested::yes,
+               .nested_block_size = 256,
+               .min_tokens = 2,
+               .max_tokens = 64};
   EXPECT_EQ(w.text(), "cuda, 10.3 exactly, nf4 or fp4, nested by 256, 2 tokens or more, 64 tokens or fewer");
 }
 
 TEST(WhenTest, AtLeastComparesMajorThenMinor) {
   const When w{.arch = When::Arch::at_least, .arch_major = 9, .arch_minor = 0};
   const auto r = dequantize(NIBBLE_Q4_K, NIBBLE_F32);
-  const std::pair<const char*, bool> cases[] = {{"cuda:8.9", false}, {"cuda:9.0", true}, {"cuda:10.3", true}, {"cuda:7.5", false}};
+  const std::pair<const char*, bool> cases[] = {
+      {"cuda:8.9", false}, {"cuda:9.0", true}, {"cuda:10.3", true}, {"cuda:7.5", false}};
   for (const auto& [spec, expected] : cases) EXPECT_EQ(w.holds(fake::caps(spec), r), expected) << spec;
 }
 

@@ -1,0 +1,66 @@
+"""Checks that conformance fails where it must: on rows that are wrong on purpose, and on runs that tested nothing.
+
+Apart from the suite because a suite cannot say of itself that it fails.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, PLUGINS = sys.argv[1], sys.argv[2]
+FORMATS = "*/f32/*:*/q4_0/*:*/nf4*/*"
+faults = []
+
+
+def run(*arguments, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NIBBLE_")}
+    environment |= {"NIBBLE_PLUGIN_PATH": PLUGINS, "NIBBLE_BACKEND": "faulty", "NIBBLE_CONFORMANCE": "reduced"}
+    environment |= variables
+    return subprocess.run([PROGRAM, *arguments], env=environment, capture_output=True, text=True)
+
+
+def expect(what, condition):
+    if not condition:
+        faults.append(what)
+
+
+def rows_of(lines):
+    return {m.group(1) for m in re.finditer(r"(faulty\.\w+\.\w+)/", lines)}
+
+
+all_rows = rows_of(run("--gtest_list_tests").stdout)
+done = run(f"--gtest_filter={FORMATS}")
+reruns = re.findall(r"^rerun: .*--gtest_filter='(.*)'$", done.stdout, re.M)
+failed = rows_of("\n".join(reruns))
+honest = {row for row in all_rows if row.endswith(".honest")}
+expect(f"there are {len(all_rows)} rows, {len(honest)} of them honest: expected 40 and 3",
+       (len(all_rows), len(honest)) == (40, 3))
+expect(f"honest rows failed: {sorted(honest & failed)}", not honest & failed)
+expect(f"faults that were not found: {sorted(all_rows - honest - failed)}", all_rows - honest == failed)
+expect(f"faults were found and the status is {done.returncode}: expected 1", done.returncode == 1)
+again = run(f"--gtest_filter={reruns[0]}")
+expect("a rerun line does not run its one failure", again.returncode == 1 and again.stdout.count("rerun: ") == 1)
+
+GOOD = "dequantize.faulty.dequantize.honest/q4_0/f32_contiguous"
+BAD = "dequantize.faulty.dequantize.one_bit/q4_0/f32_contiguous"
+one = f"--gtest_filter={GOOD}"
+expect("an honest case did not pass", run(one).returncode == 0)
+expect("a run of nothing passed", run("--gtest_filter=none").returncode == 1)
+expect("a required back end that is not there passed", run(one, NIBBLE_TEST_REQUIRE="faulty,cuda").returncode == 1)
+expect("a required back end that ran did not pass", run(one, NIBBLE_TEST_REQUIRE="faulty").returncode == 0)
+expect("an unknown mode passed", run(one, NIBBLE_CONFORMANCE="quick").returncode == 2)
+
+with tempfile.TemporaryDirectory() as folder:
+    listed = pathlib.Path(folder, "expected_failures.txt")
+    for text, test, status in ((f"{BAD}: a bit is wrong on purpose\n", BAD, 0), (f"{GOOD}: not at all\n", GOOD, 1),
+                               ("no reason\n", GOOD, 2)):
+        listed.write_text(text)
+        got = run(f"--gtest_filter={test}", NIBBLE_TEST_DATA=folder).returncode
+        expect(f"with the expected failures {text!r} the status is {got}: expected {status}", got == status)
+
+for fault in faults:
+    print(fault)
+print(f"{len(all_rows - honest)} faults, {len(reruns)} failures, {len(faults)} not as expected")
+sys.exit(1 if faults else 0)
