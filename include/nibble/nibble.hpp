@@ -211,7 +211,7 @@ inline nibble_request make_request(nibble_op op) {
   return r;
 }
 
-/// "cuda:10.3", "cuda:9.0", "hip:gfx90a", "cpu:avx2", "cpu": a device to ask `explain` about. NIBBLE_INVALID_ARGUMENT
+/// "cuda:10.3", "cuda:9.0", "hip:gfx90a", "cpu:avx2": a device to ask `explain` about. NIBBLE_INVALID_ARGUMENT
 /// lists what is understood.
 NIBBLE_EXPORT Result<nibble_caps> invent_caps(std::string_view spec);
 

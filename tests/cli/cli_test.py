@@ -7,9 +7,11 @@ import json
 import os
 import pathlib
 import resource
+import signal
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
 import weight_files as wf
@@ -300,6 +302,21 @@ class Output(CommandTest):
             self.assert_no_files()
         finally:
             subprocess.run(["umount", str(self.folder)], check=True)
+
+    def test_an_interruption_leaves_no_partial_file(self):
+        path, values = self.folder / "in.gguf", 40 * PIECE_VALUES
+        wf.write_gguf(path, [("w", "f16", [values], b"")])
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size + 2 * values)  # zeros that take no space
+        command = [BINARY, "dequantize", str(path), "-o", str(self.folder / "out.safetensors")]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            while len(list(self.folder.iterdir())) == 1 and process.poll() is None:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGTERM, errors)
+        self.assertEqual(errors.count("\n"), 1, errors)
+        self.assert_no_files("in.gguf")
 
     def test_a_full_standard_output(self):
         with open("/dev/full", "w") as full:
