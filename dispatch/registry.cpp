@@ -209,7 +209,8 @@ Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::strin
   auto mem = memory(device);
   if (!mem) return mem.status();
   c.memory = *mem;
-  if (c.kernel->query == nullptr) return c;
+  // Without a result there is no work, and no kernel is asked about shapes whose dimensions may be 0.
+  if (c.kernel->query == nullptr || element_count(r.dst) == 0) return c;
   TextBuffer text;
   const nibble_status status =
       guarded(text, [&] { return c.kernel->query(c.kernel, c.caps, &r, &c.need, text.get()); });

@@ -225,7 +225,8 @@ struct nibble_kernel {
    * NIBBLE_UNSUPPORTED with the reason in why. May be NULL: nothing more is needed. */
   nibble_status (*supports)(const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_text* why);
 
-  /* The workspace for a request that supports accepted. Pure likewise. NULL: none is needed. */
+  /* The workspace for a request that supports accepted, and whose dst has elements. Pure likewise. NULL: none is
+   * needed. */
   nibble_status (*query)(const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_workspace_need*,
                          nibble_text* why);
 

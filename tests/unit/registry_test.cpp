@@ -108,6 +108,19 @@ TEST(ApiTest, EmptyTensorsAreNoWork) {
   EXPECT_EQ(dequantize(w, make_tensor(nullptr, NIBBLE_F32, {32, 0})).message(), "");
 }
 
+TEST(ApiTest, AnEmptyBatchIsNoWorkForAnyKernel) {
+  nibble_request r = make_request(NIBBLE_OP_OUT_PROD);
+  r.weight = make_weight(make_tensor(nullptr, NIBBLE_Q4_K, {256, 8, 0, 1}));
+  r.src1 = make_tensor(nullptr, NIBBLE_F32, {3, 8, 0, 1});
+  r.dst = make_tensor(nullptr, NIBBLE_F32, {256, 3, 0, 1});
+  for (const KernelRecord& k : registry().kernels()) {
+    if (k.kernel->op != NIBBLE_OP_OUT_PROD) continue;
+    auto plan = registry().plan(r, k.kernel->name);
+    ASSERT_TRUE(plan.ok()) << k.kernel->name << ": " << plan.status().message();
+    EXPECT_EQ(plan->run(r).message(), "") << k.kernel->name;
+  }
+}
+
 TEST(PlanTest, RunsAgainWithOtherDataAndRefusesAnotherShape) {
   auto bytes = q8_rows();
   float first[64], second[64];
