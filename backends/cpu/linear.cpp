@@ -1,5 +1,6 @@
 // cpu.linear.panels.<isa>: rows of the weight are columns of a panel, so decoded pieces are transposed.
 // Apart from out_prod because of that transposition and the bias.
+#include "backends/cpu/decode.h"
 #include "backends/cpu/product.h"
 #include "backends/cpu/rows.h"
 #include "backends/cpu/threads.h"
@@ -10,31 +11,19 @@
 namespace nibble::cpu {
 namespace {
 
-/// to[j][i] = from[i][j], in tiles that stay in a few cache lines of both.
-void transpose(const float* from, std::int64_t rows, std::int64_t columns, std::int64_t from_ld, float* to,
-               std::int64_t to_ld) {
-  constexpr std::int64_t kTile = 16;
-  for (std::int64_t j0 = 0; j0 < columns; j0 += kTile) {
-    for (std::int64_t i0 = 0; i0 < rows; i0 += kTile) {
-      const std::int64_t i1 = std::min(rows, i0 + kTile), j1 = std::min(columns, j0 + kTile);
-      for (std::int64_t j = j0; j < j1; ++j) {
-        for (std::int64_t i = i0; i < i1; ++i) to[j * to_ld + i] = from[i * from_ld + j];
-      }
-    }
-  }
-}
-
-Product product_of(const nibble_request& r, const DecodeTable& table) {
+Product product_of(const nibble_request& r, Target target) {
+  const DecodeTable& table = decode_table(target);
   const nibble_tensor &w = r.weight.packed, &x = r.src1, &dst = r.dst;
   Product p;
+  p.target = target;
   p.rows = x.shape[1];
   p.columns = w.shape[1];
   p.depth = w.shape[0];
-  p.transposed_panels = true;
-  p.decode_panel = [&r, &table](std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out,
-                                std::int64_t ld, float* spare) {
-    for (std::int64_t i = 0; i < count; ++i) table.decode_row(r.weight, n + i, 0, 0, k, chunk, spare + i * chunk);
-    transpose(spare, count, chunk, chunk, out, ld);
+  p.panels = p.rows <= kFewRows ? Product::Panels::dots : Product::Panels::transposed;
+  if (p.rows <= kFewRows) p.chunk = 512;  // sixteen pieces of rows in a first-level cache
+  p.decode = [&r, &table](std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count, float* out,
+                          std::int64_t ld) {
+    for (std::int64_t i = 0; i < n_count; ++i) table.decode_row(r.weight, n + i, 0, 0, k, k_count, out + i * ld);
   };
   p.activation = [&x](std::int64_t m) { return bytes_of(x) + m * x.byte_stride[1]; };
   p.activation_stride = x.byte_stride[0];
@@ -56,15 +45,14 @@ Product product_of(const nibble_request& r, const DecodeTable& table) {
 
 nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need,
                     nibble_text* why) {
-  return contained(why, [&] { query_product(product_of(*r, decode_table(target_of(k))), k, r, need); });
+  return contained(why, [&] { query_product(product_of(*r, target_of(k)), r, need); });
 }
 
 nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void* workspace,
                       std::uint64_t bytes, void*, nibble_text* why) {
   return contained(why, [&] {
-    const Product p = product_of(*r, decode_table(target_of(k)));
-    const Microkernel& kernel = microkernel(target_of(k));
-    run_product(p, kernel, cut_product(p, kernel.tile_rows, threads_for(r->threads), bytes), workspace);
+    const Product p = product_of(*r, target_of(k));
+    run_product(p, cut_product(p, threads_for(r->threads), bytes), workspace);
   });
 }
 

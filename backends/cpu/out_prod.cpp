@@ -1,5 +1,6 @@
 // cpu.out_prod.panels.<isa>: rows of the weight are rows of a panel; repeats of a weight are more rows of the result.
 // Apart from linear because a panel here is what the decoder gives, as it is.
+#include "backends/cpu/decode.h"
 #include "backends/cpu/product.h"
 #include "backends/cpu/rows.h"
 #include "backends/cpu/threads.h"
@@ -23,24 +24,28 @@ void store_sums(const DecodeTable& table, const nibble_tensor& dst, std::uint8_t
 }
 
 /// The product of one slice of the weight with all that is multiplied by it: tokens x repeats.
-Product product_of(const nibble_request& r, const DecodeTable& table, std::int64_t w2, std::int64_t w3) {
+Product product_of(const nibble_request& r, Target target, std::int64_t w2, std::int64_t w3) {
+  const DecodeTable& table = decode_table(target);
   const nibble_tensor &w = r.weight.packed, &src1 = r.src1, &dst = r.dst;
-  const std::int64_t tokens = src1.shape[0], r2 = src1.shape[2] / w.shape[2], r3 = src1.shape[3] / w.shape[3];
+  const std::int64_t tokens = src1.shape[0], r2 = src1.shape[2] / std::max<std::int64_t>(1, w.shape[2]),
+                     r3 = src1.shape[3] / std::max<std::int64_t>(1, w.shape[3]);
   // Row m of the result is a token of one of the repeats; the same three steps lead to it in src1 and in dst.
   const auto offset = [=](std::int64_t m, std::int64_t token, const nibble_tensor& t) {
     const std::int64_t i2 = w2 * r2 + m / tokens % r2, i3 = w3 * r3 + m / tokens / r2;
     return m % tokens * token + i2 * t.byte_stride[2] + i3 * t.byte_stride[3];
   };
-  constexpr std::int64_t kFewRows = 8;
   Product p;
+  p.target = target;
   p.rows = tokens * r2 * r3;
   p.columns = w.shape[0];
   p.depth = w.shape[1];
-  // With few rows a panel is used only once or twice, so it should not leave the first-level cache in between.
-  p.chunk = p.rows <= kFewRows ? 32 : 256;
-  p.decode_panel = [&r, &table, w2, w3](std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count,
-                                        float* out, std::int64_t ld, float*) {
-    for (std::int64_t i = 0; i < chunk; ++i) table.decode_row(r.weight, k + i, w2, w3, n, count, out + i * ld);
+  if (p.rows <= kFewRows) {  // 32 KiB of panel, from long pieces of the weight's rows: they stream from memory
+    p.chunk = 8;
+    p.panel_columns = 1024;
+  }
+  p.decode = [&r, &table, w2, w3](std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count,
+                                  float* out, std::int64_t ld) {
+    for (std::int64_t i = 0; i < k_count; ++i) table.decode_row(r.weight, k + i, w2, w3, n, n_count, out + i * ld);
   };
   p.activation = [&src1, offset](std::int64_t m) { return bytes_of(src1) + offset(m, src1.byte_stride[0], src1); };
   p.activation_stride = src1.byte_stride[1];
@@ -54,18 +59,16 @@ Product product_of(const nibble_request& r, const DecodeTable& table, std::int64
 
 nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need,
                     nibble_text* why) {
-  return contained(why, [&] { query_product(product_of(*r, decode_table(target_of(k)), 0, 0), k, r, need); });
+  return contained(why, [&] { query_product(product_of(*r, target_of(k), 0, 0), r, need); });
 }
 
 nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void* workspace,
                       std::uint64_t bytes, void*, nibble_text* why) {
   return contained(why, [&] {
-    const DecodeTable& table = decode_table(target_of(k));
-    const Microkernel& kernel = microkernel(target_of(k));
     for (std::int64_t w3 = 0; w3 < r->weight.packed.shape[3]; ++w3) {
       for (std::int64_t w2 = 0; w2 < r->weight.packed.shape[2]; ++w2) {
-        const Product p = product_of(*r, table, w2, w3);
-        run_product(p, kernel, cut_product(p, kernel.tile_rows, threads_for(r->threads), bytes), workspace);
+        const Product p = product_of(*r, target_of(k), w2, w3);
+        run_product(p, cut_product(p, threads_for(r->threads), bytes), workspace);
       }
     }
   });

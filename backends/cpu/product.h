@@ -11,26 +11,34 @@
 
 #include <nibble/abi.h>
 
-#include "backends/cpu/decode.h"
-#include "backends/cpu/microkernel.h"
+#include "backends/cpu/targets.h"
 
 #include <cstdint>
 #include <functional>
 
 namespace nibble::cpu {
 
-inline constexpr std::int64_t kPanelColumns = 256;  // a whole number of every format's blocks
+/// With so few rows a panel is used once: it must not leave the first-level cache between decoding and multiplying.
+inline constexpr std::int64_t kFewRows = 8;
 
 /// One matrix product.
 struct Product {
-  std::int64_t rows = 0, columns = 0, depth = 0;  ///< m, n, k
-  std::int64_t chunk = 256;                       ///< rows of k in a panel: 256 of 1 KiB fit a second-level cache
-  bool transposed_panels = false;                 ///< panels need a second buffer
+  enum class Panels : std::uint8_t {
+    as_decoded,  ///< a row of a panel is a piece of a row of the weight
+    transposed,  ///< a column of a panel is
+    dots         ///< likewise, but for few rows: dot products along k need no transposition
+  };
 
-  /// Decodes panel[k][n] for k in [k, k + chunk) and n in [n, n + count) to `out`, rows `ld` apart.
-  std::function<void(std::int64_t k, std::int64_t chunk, std::int64_t n, std::int64_t count, float* out,
-                     std::int64_t ld, float* spare)>
-      decode_panel;
+  Target target{};
+  Panels panels = Panels::as_decoded;
+  std::int64_t rows = 0, columns = 0, depth = 0;  ///< m, n, k
+  std::int64_t chunk = 256;                       ///< k in a panel: 256 x 256 floats fit a second-level cache
+  std::int64_t panel_columns = 256;               ///< a multiple of 256, which is whole blocks of every format
+
+  /// Decodes a part of the weight, rows `ld` apart: [k][n] for as_decoded, else [n][k].
+  std::function<void(std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count, float* out,
+                     std::int64_t ld)>
+      decode;
   /// Where activation[m][0] is, and the distance to activation[m][1].
   std::function<const std::uint8_t*(std::int64_t m)> activation;
   std::int64_t activation_stride = 0;
@@ -50,14 +58,12 @@ struct Cut {
 };
 
 /// The best cut of at most `limit` bytes (0: no limit), or the smallest there is.
-Cut cut_product(const Product& p, std::int64_t tile_rows, std::uint32_t threads, std::uint64_t limit);
-/// The smallest.
-std::uint64_t least_workspace(const Product& p, std::int64_t tile_rows);
+Cut cut_product(const Product& p, std::uint32_t threads, std::uint64_t limit);
 
-void run_product(const Product& p, const Microkernel& kernel, const Cut& cut, void* workspace);
+void run_product(const Product& p, const Cut& cut, void* workspace);
 
 /// The query of a kernel whose request is this product.
-void query_product(const Product& p, const nibble_kernel* k, const nibble_request* r, nibble_workspace_need* need);
+void query_product(const Product& p, const nibble_request* r, nibble_workspace_need* need);
 
 }  // namespace nibble::cpu
 

@@ -161,10 +161,10 @@ nibble_status run(const GemmEngine& engine, const Gemm& g, Scratch scratch, Stre
                              a.leading, g.b.data, data_type(g.b.type), b.leading, &beta, g.c, CUDA_R_32F, c_leading,
                              compute, CUBLAS_GEMM_DEFAULT);
   } else {
-    status = cublasGemmStridedBatchedEx_64(
-        handle.get(), a.op, transposed(b.op), g.m, g.n, g.k, &one, g.a.data, data_type(g.a.type), a.leading,
-        g.a.batch_stride, g.b.data, data_type(g.b.type), b.leading, g.b.batch_stride, &beta, g.c, CUDA_R_32F, c_leading,
-        g.c_batch_stride, g.batch, compute, CUBLAS_GEMM_DEFAULT);
+    status = cublasGemmStridedBatchedEx_64(handle.get(), a.op, transposed(b.op), g.m, g.n, g.k, &one, g.a.data,
+                                           data_type(g.a.type), a.leading, g.a.batch_stride, g.b.data,
+                                           data_type(g.b.type), b.leading, g.b.batch_stride, &beta, g.c, CUDA_R_32F,
+                                           c_leading, g.c_batch_stride, g.batch, compute, CUBLAS_GEMM_DEFAULT);
   }
   return status == CUBLAS_STATUS_SUCCESS ? NIBBLE_OK : failed(why, "cuBLAS product", status);
 }

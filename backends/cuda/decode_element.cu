@@ -8,6 +8,6 @@ nibble_status decode_element(nibble_format from, nibble_format to, const Rows& r
   return decode_element_on(from, to, rows, stream, why);
 }
 
-const void* any_kernel() { return reinterpret_cast<const void*>(element_kernel<format::F32, AsFloat>); }
+const void* an_element_kernel() { return reinterpret_cast<const void*>(element_kernel<format::F32, AsFloat>); }
 
 }  // namespace nibble::gpu

@@ -1,7 +1,7 @@
 // The engine for codes over the whole tensor, from stored or rebuilt scales, compiled for CUDA.
 // Apart from the other engines so that each compiles on its own.
 #include "backends/gpu/decode.h"
-#include "backends/gpu/flat.h"
+#include "backends/gpu/flat_two_step.h"
 
 namespace nibble::gpu {
 

@@ -1,9 +1,10 @@
 // What of a device the CUDA plugins ask: whether it runs their code, and its capabilities.
-// Apart from the runtime because it knows the architectures that were compiled in, and from the plugins because both ask.
+// Apart from the runtime because it knows the architectures that were compiled in, and from the plugins because both
+// ask.
 #include "backends/gpu/device_code.h"
 
-#include "backends/gpu/engines.h"
 #include "backends/gpu/images.h"
+#include "backends/gpu/runtime.h"
 #include "backends/gpu/text.h"
 
 namespace nibble::gpu {
@@ -15,9 +16,9 @@ nibble_status device_has_code(const nibble_kernel* /*k*/, const nibble_caps* cap
               caps->arch_minor, NIBBLE_CUDA_IMAGES);
 }
 
-nibble_status qualified_caps(std::int32_t device, nibble_caps* out, nibble_text* why) {
+nibble_status qualified_caps(std::int32_t device, const void* kernel, nibble_caps* out, nibble_text* why) {
   if (const nibble_status s = device_caps(device, out, why); s != NIBBLE_OK) return s;
-  return has_code_for(device, any_kernel(), why);
+  return has_code_for(device, kernel, why);
 }
 
 }  // namespace nibble::gpu

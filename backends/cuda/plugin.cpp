@@ -4,8 +4,9 @@
 
 #include "backends/cuda/products.h"
 #include "backends/gpu/dequantize.h"
+#include "backends/gpu/device_code.h"
+#include "backends/gpu/engines.h"
 #include "backends/gpu/runtime.h"
-
 
 namespace nibble::cuda {
 namespace {
@@ -14,6 +15,10 @@ constexpr nibble_kernel kDequantizeRows[] = {
     gpu::dequantize_row("cuda.dequantize.blocks", NIBBLE_DEVICE_CUDA, gpu::kBlockFormats),
     gpu::dequantize_row("cuda.dequantize.codebook", NIBBLE_DEVICE_CUDA, gpu::kCodebookFormats),
 };
+
+nibble_status device_caps(std::int32_t device, nibble_caps* out, nibble_text* why) {
+  return gpu::qualified_caps(device, gpu::an_element_kernel(), out, why);
+}
 
 constexpr std::size_t kMostRows = 32;
 
@@ -46,7 +51,7 @@ extern "C" NIBBLE_EXPORT const nibble_plugin* nibble_plugin_query(std::uint32_t 
                                        .kernel_count = list.count,
                                        .open = nullptr,
                                        .device_count = gpu::device_count,
-                                       .device_caps = gpu::qualified_caps,
+                                       .device_caps = cuda::device_caps,
                                        .memory = &gpu::kMemory};
   return host_major == NIBBLE_ABI_MAJOR ? &plugin : nullptr;
 }

@@ -3,6 +3,7 @@
 #include "backends/cuda/products.h"
 
 #include "backends/gpu/dequantize.h"
+#include "backends/gpu/device_code.h"
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/linear.h"
 #include "backends/gpu/out_prod.h"
@@ -24,6 +25,8 @@ constexpr nibble_format kFormats[] = {
     NIBBLE_FORMATS(NIBBLE_ID)
 #undef NIBBLE_ID
 };
+
+/// What dst must be for a row to take it.
 enum class Shape : std::uint8_t { any, matrix, batch };
 
 /// What a row runs.
@@ -38,7 +41,8 @@ nibble_status supports(const nibble_kernel* k, const nibble_caps* caps, const ni
   const bool batch = r->dst.shape[2] != 1 || r->dst.shape[3] != 1;
   const Shape shape = product_of(k).shape;
   if (shape == Shape::matrix && batch) {
-    return gpu::fail(why, NIBBLE_UNSUPPORTED, "dst has a batch of {} x {}: expected one matrix", r->dst.shape[2], r->dst.shape[3]);
+    return gpu::fail(why, NIBBLE_UNSUPPORTED, "dst has a batch of {} x {}: expected one matrix", r->dst.shape[2],
+                     r->dst.shape[3]);
   }
   if (shape == Shape::batch && !batch) {
     return gpu::fail(why, NIBBLE_UNSUPPORTED, "dst is one matrix: expected a batch");

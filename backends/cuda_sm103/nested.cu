@@ -9,8 +9,6 @@ nibble_status decode_nested(const nibble_weight& w, nibble_format to, const Rows
   return launch_flat(w, to, rows, nested_scales(w), nullptr, stream, why);
 }
 
-const void* any_kernel() {
-  return reinterpret_cast<const void*>(flat_kernel<format::NF4, AsHalf, NestedScales>);
-}
+const void* a_nested_kernel() { return reinterpret_cast<const void*>(flat_kernel<format::NF4, AsHalf, NestedScales>); }
 
 }  // namespace nibble::gpu

@@ -4,6 +4,7 @@
 
 #include "backends/gpu/decode.h"
 #include "backends/gpu/device_code.h"
+#include "backends/gpu/engines.h"
 #include "backends/gpu/text.h"
 
 #include <iterator>
@@ -16,7 +17,8 @@ constexpr nibble_format kTypes[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16};
 
 // Needs alone. Which chip and which nested block size it is preferred for is a rule's business.
 nibble_status supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r, nibble_text* why) {
-  if (!nested(r->weight)) return gpu::fail(why, NIBBLE_UNSUPPORTED, "the weight's statistics are plain: expected nested");
+  if (!nested(r->weight))
+    return gpu::fail(why, NIBBLE_UNSUPPORTED, "the weight's statistics are plain: expected nested");
   return gpu::device_has_code(k, caps, r, why);
 }
 
@@ -32,6 +34,10 @@ nibble_status execute(const nibble_kernel* /*k*/, const nibble_caps* /*caps*/, c
   const gpu::DeviceGuard guard(r->weight.packed.device_index, why);
   if (guard.status() != NIBBLE_OK) return guard.status();
   return gpu::decode_tensor_nested(r->weight, r->dst, stream, why);
+}
+
+nibble_status device_caps(std::int32_t device, nibble_caps* out, nibble_text* why) {
+  return gpu::qualified_caps(device, gpu::a_nested_kernel(), out, why);
 }
 
 constexpr nibble_kernel kNested = {.struct_size = sizeof(nibble_kernel),
@@ -62,7 +68,7 @@ constexpr nibble_plugin kPlugin = {.struct_size = sizeof(nibble_plugin),
                                    .kernel_count = std::size(kRows),
                                    .open = nullptr,
                                    .device_count = gpu::device_count,
-                                   .device_caps = gpu::qualified_caps,
+                                   .device_caps = device_caps,
                                    .memory = &gpu::kMemory};
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace nibble::gpu {
 nibble_status device_has_code(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
                               nibble_text* why);
 
-/// A real device's capabilities; a status with the reason where the runtime says that it cannot run a kernel of ours.
-nibble_status qualified_caps(std::int32_t device, nibble_caps* out, nibble_text* why);
+/// A real device's capabilities; a status with the reason where the runtime says that it cannot run `kernel`.
+nibble_status qualified_caps(std::int32_t device, const void* kernel, nibble_caps* out, nibble_text* why);
 
 }  // namespace nibble::gpu
 

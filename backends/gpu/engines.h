@@ -22,8 +22,9 @@ nibble_status decode_flat(const nibble_weight& w, nibble_format to, const Rows& 
 nibble_status decode_nested(const nibble_weight& w, nibble_format to, const Rows& rows, Stream stream,
                             nibble_text* why);
 
-/// One of the module's kernels, to ask whether a device can run them.
-const void* any_kernel();
+/// A kernel of an engine, to ask whether a device can run the module's code.
+const void* an_element_kernel();
+const void* a_nested_kernel();
 
 /// Calls visit(F{}, Out{}) for a format of the engine and an output type.
 template <Engine engine, class Visit>
@@ -31,9 +32,7 @@ nibble_status with_types(nibble_format from, nibble_format to, Visit&& visit) {
   nibble_status status = NIBBLE_UNSUPPORTED;
   visit_format(from, [&](auto f) {
     if constexpr (decltype(f)::kEngine == engine) {
-      status = to == NIBBLE_F32   ? visit(f, AsFloat{})
-               : to == NIBBLE_F16 ? visit(f, AsHalf{})
-                                  : visit(f, AsBfloat16{});
+      status = to == NIBBLE_F32 ? visit(f, AsFloat{}) : to == NIBBLE_F16 ? visit(f, AsHalf{}) : visit(f, AsBfloat16{});
     }
   });
   return status;

@@ -1,4 +1,4 @@
-// The engine for codes over the whole tensor, and the step that rebuilds nested scales before it.
+// The engine for codes over the whole tensor.
 // Apart from the staged engines because codes lie in words that any chunk can load, and blocks run across rows.
 //
 // The scales' type decides whether they are read or made in the value pass: one kernel is both paths of nested weights.
@@ -99,12 +99,6 @@ nibble_status launch_flat(const nibble_weight& w, nibble_format to, const Rows& 
 
 inline int shift_of(std::int64_t power_of_two) { return std::countr_zero(static_cast<std::uint64_t>(power_of_two)); }
 
-inline nibble_status decode_flat_on(const nibble_weight& w, nibble_format to, const Rows& rows, const float* scales,
-                                    Stream stream, nibble_text* why) {
-  const float* code = w.packed.format == NIBBLE_BLOCKWISE8 ? reinterpret_cast<const float*>(bytes_of(w.code)) : nullptr;
-  return launch_flat(w, to, rows, StoredScales{scales, shift_of(w.block_size)}, code, stream, why);
-}
-
 /// The scales of a nested weight, to be made where they are used.
 inline NestedScales nested_scales(const nibble_weight& w) {
   return {.absmax = bytes_of(w.absmax),
@@ -113,23 +107,6 @@ inline NestedScales nested_scales(const nibble_weight& w) {
           .offset = w.nested_offset,
           .block_shift = shift_of(w.block_size),
           .group_shift = shift_of(w.nested_block_size)};
-}
-
-/// A template only so that a translation unit which does not launch it does not hold it.
-template <class Scales>
-__global__ void __launch_bounds__(kThreads) rebuild_scales_kernel(Scales scales, std::int64_t blocks, float* out) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t b = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; b < blocks; b += step) {
-    out[b] = scales.of_block(b);
-  }
-}
-
-inline nibble_status rebuild_scales_on(const nibble_weight& w, float* out, Stream stream, nibble_text* why) {
-  if (!nested(w)) return NIBBLE_OK;
-  const std::int64_t blocks = element_count(w.absmax);
-  const auto launched = static_cast<std::uint64_t>((blocks + kThreads - 1) / kThreads);
-  return launch(rebuild_scales_kernel<NestedScales>, {"rebuild nested scales", launched, kThreads}, stream, why, nested_scales(w),
-                blocks, out);
 }
 
 }  // namespace nibble::gpu

@@ -68,7 +68,7 @@ struct Pack {
 };
 nibble_status pack(const Pack& p, Stream stream, nibble_text* why);
 
-/// out[i, j, batch] = sums[i, j, batch] + bias[i] + out[i, j, batch], each where present, summed in f32 and rounded once.
+/// out[i, j, batch] = sums[i, j, batch] + bias[i] + out[i, j, batch], each where present, in f32, rounded once.
 struct Finish {
   const float* sums = nullptr;  ///< contiguous; nullptr: zeros
   const void* bias = nullptr;   ///< nullptr: none

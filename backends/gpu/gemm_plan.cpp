@@ -11,7 +11,8 @@ bool is_element(nibble_format f) { return f == NIBBLE_F32 || f == NIBBLE_F16 || 
 
 /// A GGUF row may start at any byte; an engine wants whole elements.
 bool whole_strides(const Tensor& t) {
-  return std::all_of(t.byte_stride + 1, t.byte_stride + 4, [&](std::int64_t s) { return s % element_bytes(t.format) == 0; });
+  return std::all_of(t.byte_stride + 1, t.byte_stride + 4,
+                     [&](std::int64_t s) { return s % element_bytes(t.format) == 0; });
 }
 
 }  // namespace

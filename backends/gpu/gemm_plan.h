@@ -51,9 +51,9 @@ struct Carved {
 /// How the operands of a product get to the engine.
 struct Operands {
   Operand weight{}, src1{};  ///< as they lie; `weight` is meaningful where it is not decoded
-  bool decode = true;      ///< the weight goes through the workspace as f32; else the engine reads it in place
-  bool pack = false;       ///< src1 goes through the workspace as f32
-  bool stage = false;      ///< the sums stay in the workspace until they are complete, then are rounded once
+  bool decode = true;        ///< the weight goes through the workspace as f32; else the engine reads it in place
+  bool pack = false;         ///< src1 goes through the workspace as f32
+  bool stage = false;        ///< the sums stay in the workspace until they are complete, then are rounded once
 };
 
 /// Chooses for a weight [rows, columns] and a src1 whose strides are already set. `along_rows`: the sum runs over the

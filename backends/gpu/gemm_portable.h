@@ -3,14 +3,14 @@
 #ifndef NIBBLE_BACKENDS_GPU_GEMM_PORTABLE_H
 #define NIBBLE_BACKENDS_GPU_GEMM_PORTABLE_H
 
-#include "backends/gpu/gemm_elements.h"
 #include "backends/gpu/gemm.h"
+#include "backends/gpu/gemm_elements.h"
 
 namespace nibble::gpu {
 
-inline constexpr int kTile = 64;      ///< of the result, both ways
-inline constexpr int kTileDepth = 16; ///< of k, staged at a time
-inline constexpr int kTileSide = 16;  ///< threads both ways, each with kPerThread x kPerThread results
+inline constexpr int kTile = 64;       ///< of the result, both ways
+inline constexpr int kTileDepth = 16;  ///< of k, staged at a time
+inline constexpr int kTileSide = 16;   ///< threads both ways, each with kPerThread x kPerThread results
 inline constexpr int kPerThread = kTile / kTileSide;
 inline constexpr int kTileThreads = kTileSide * kTileSide;
 
@@ -30,7 +30,8 @@ __device__ inline void stage_tile(const Operand& o, std::int64_t batch, std::int
 }
 
 /// One block a tile, tiles handed out in a grid-stride loop over m, then n, then the batch.
-__global__ void __launch_bounds__(kTileThreads) portable_gemm_kernel(Gemm g, std::int64_t tiles_m, std::int64_t tiles_n) {
+__global__ void __launch_bounds__(kTileThreads)
+    portable_gemm_kernel(Gemm g, std::int64_t tiles_m, std::int64_t tiles_n) {
   __shared__ float a[kTileDepth][kTile + 1];
   __shared__ float b[kTileDepth][kTile + 1];
   const int ti = static_cast<int>(threadIdx.x) % kTileSide, tj = static_cast<int>(threadIdx.x) / kTileSide;
@@ -74,13 +75,12 @@ inline nibble_status run_portable(const GemmEngine&, const Gemm& g, Scratch, Str
   return launch(portable_gemm_kernel, shape, stream, why, g, tiles_m, tiles_n);
 }
 
-const GemmEngine kPortableEngine = {
-    .math = NIBBLE_MATH_F32,
-    .scratch_bytes = 0,
-    .least_scratch_bytes = 0,
-    .reads = [](const Operand&, std::int64_t, std::int64_t) { return true; },
-    .multiplies = [](nibble_format, nibble_format) { return true; },
-    .run = run_portable};
+const GemmEngine kPortableEngine = {.math = NIBBLE_MATH_F32,
+                                    .scratch_bytes = 0,
+                                    .least_scratch_bytes = 0,
+                                    .reads = [](const Operand&, std::int64_t, std::int64_t) { return true; },
+                                    .multiplies = [](nibble_format, nibble_format) { return true; },
+                                    .run = run_portable};
 
 }  // namespace nibble::gpu
 

@@ -20,7 +20,7 @@ template <Grid grid>
 inline constexpr int kGridEntries = static_cast<int>(std::size(grid_table<grid>()));
 
 template <class F, class Out>
-__global__ void __launch_bounds__(kThreads, kResident) grid_kernel(Tiles tiles) {
+__global__ void __launch_bounds__(kThreads, kResident - 1) grid_kernel(Tiles tiles) {
   constexpr int N = kChunk<Out>;
   __shared__ alignas(16) std::uint8_t blocks[kTileBytes<F> + 16];
   __shared__ alignas(8) typename F::Entry grid[kGridEntries<F::kGrid>];
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads, kResident) grid_kernel(Tiles tiles) 
     const Tile tile = tiles.tile(t, Out::kBytes);
     stage_blocks<F>(tiles, tile, blocks);
     __syncthreads();
-    store_tile<Out>(tile, [&](int step, float (&out)[N]) {
+    store_tile<Out>(tile, [&](int step, float(&out)[N]) {
       decode_grid<F, N>(blocks + (step / F::kBlockValues + first / F::kBlockValues) * F::kBlockBytes,
                         first % F::kBlockValues, grid, out);
     });

@@ -49,7 +49,8 @@ class Run {
       if (const nibble_status s = rebuild_scales(r_.weight, carved_.scales, stream_, why_); s != NIBBLE_OK) return s;
     }
     for (std::int64_t token = 0; token < r_.dst.shape[1]; token += plan_.tokens) {
-      if (const nibble_status s = tile(token, std::min(plan_.tokens, r_.dst.shape[1] - token)); s != NIBBLE_OK) return s;
+      if (const nibble_status s = tile(token, std::min(plan_.tokens, r_.dst.shape[1] - token)); s != NIBBLE_OK)
+        return s;
     }
     return NIBBLE_OK;
   }
@@ -155,8 +156,9 @@ std::uint64_t linear_least_bytes(const GemmEngine& engine, const nibble_request&
   if (nothing_to_sum(r)) return 0;
   const Operands o = operands_of(engine, r);
   const std::int64_t row = padded_row(r.weight.packed.shape[0]);
-  return aligned(engine.least_scratch_bytes) + (o.decode ? aligned(decode_scales_bytes(r.weight)) + f32_piece(row) : 0) +
-         (o.pack ? f32_piece(row) : 0) + (o.stage ? f32_piece(1) : 0);
+  return aligned(engine.least_scratch_bytes) +
+         (o.decode ? aligned(decode_scales_bytes(r.weight)) + f32_piece(row) : 0) + (o.pack ? f32_piece(row) : 0) +
+         (o.stage ? f32_piece(1) : 0);
 }
 
 LinearPlan plan_linear(const GemmEngine& engine, const nibble_request& r, std::uint64_t bytes) {

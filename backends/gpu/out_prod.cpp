@@ -21,7 +21,8 @@ struct Served {
   [[nodiscard]] std::int64_t inner() const { return repeat2 > 1 ? repeat2 : repeat3; }
   /// Offset in elements of matrix `index` of slice (w2, w3) in src1 or dst.
   [[nodiscard]] std::int64_t offset(const Tensor& t, std::int64_t w2, std::int64_t w3, std::int64_t index) const {
-    return (w2 * repeat2 + index % repeat2) * element_stride(t, 2) + (w3 * repeat3 + index / repeat2) * element_stride(t, 3);
+    return (w2 * repeat2 + index % repeat2) * element_stride(t, 2) +
+           (w3 * repeat3 + index / repeat2) * element_stride(t, 3);
   }
 };
 
@@ -34,9 +35,12 @@ bool accumulates(const nibble_request& r) { return (r.flags & NIBBLE_FLAG_ACCUMU
 /// Rows that fit beside a tile's other pieces; less than 1 where they do not.
 std::int64_t rows_beside(const OutProdPlan& p, std::int64_t k, std::uint64_t bytes) {
   const std::uint64_t taken = p.pieces.scratch + p.pieces.scales + p.pieces.sums + 2 * kPieceAlignment;
-  const std::int64_t row = (p.operands.decode ? 4 * p.decoded_row : 0) + (p.operands.pack ? 4 * p.tokens * p.batches : 0);
+  const std::int64_t row =
+      (p.operands.decode ? 4 * p.decoded_row : 0) + (p.operands.pack ? 4 * p.tokens * p.batches : 0);
   if (row == 0) return k;
-  return bytes <= taken ? 0 : static_cast<std::int64_t>(std::min<std::uint64_t>((bytes - taken) / static_cast<std::uint64_t>(row), INT64_MAX));
+  return bytes <= taken ? 0
+                        : static_cast<std::int64_t>(
+                              std::min<std::uint64_t>((bytes - taken) / static_cast<std::uint64_t>(row), INT64_MAX));
 }
 
 void set_tile(OutProdPlan& p, std::int64_t cells, std::int64_t tokens, std::int64_t served) {
@@ -83,7 +87,8 @@ class Run {
     decoded_first_ = -1;
     for (std::int64_t batch = 0; batch < served_.count(); batch += plan_.batches) {
       for (std::int64_t token = 0; token < r_.dst.shape[1]; token += plan_.tokens) {
-        const Tile t{w2, w3, batch, std::min(plan_.batches, served_.count() - batch),
+        const Tile t{w2,    w3,
+                     batch, std::min(plan_.batches, served_.count() - batch),
                      token, std::min(plan_.tokens, r_.dst.shape[1] - token)};
         for (std::int64_t first = 0; first < r_.weight.packed.shape[1]; first += plan_.rows) {
           if (const nibble_status s = block(t, first); s != NIBBLE_OK) return s;
@@ -105,14 +110,15 @@ class Run {
       const Tensor& w = r_.weight.packed;
       a.data = bytes_of(w) + first * w.byte_stride[1] + t.w2 * w.byte_stride[2] + t.w3 * w.byte_stride[3];
     }
-    return for_each_run(t, [&](std::int64_t index, std::int64_t count) { return product(t, a, first, rows, index, count); });
+    return for_each_run(
+        t, [&](std::int64_t index, std::int64_t count) { return product(t, a, first, rows, index, count); });
   }
 
   nibble_status decode(const Tile& t, std::int64_t first, std::int64_t rows) {
     if (decoded_first_ == first) return NIBBLE_OK;
     decoded_first_ = first;
-    return decode_rows(r_.weight, first, rows, t.w2, t.w3, NIBBLE_F32, carved_.decoded, plan_.decoded_row, carved_.scales,
-                       stream_, why_);
+    return decode_rows(r_.weight, first, rows, t.w2, t.w3, NIBBLE_F32, carved_.decoded, plan_.decoded_row,
+                       carved_.scales, stream_, why_);
   }
 
   /// Calls f(index, count) for runs of a tile's matrices that lie evenly spaced.
@@ -131,7 +137,8 @@ class Run {
     const Tensor &src1 = r_.src1, &dst = r_.dst;
     Gemm g{.a = a, .b = plan_.operands.src1, .m = dst.shape[0], .n = t.tokens, .k = rows, .batch = count};
     g.b.batch_stride = element_stride(src1, served_.inner_dimension());
-    g.b.data = element_at(src1, served_.offset(src1, t.w2, t.w3, index) + t.token * g.b.outer_stride + first * g.b.k_stride);
+    g.b.data =
+        element_at(src1, served_.offset(src1, t.w2, t.w3, index) + t.token * g.b.outer_stride + first * g.b.k_stride);
     if (plan_.operands.pack) {
       const std::int64_t at = (index - t.batch) * t.tokens * rows;
       if (const nibble_status s = pack_src1(g, carved_.packed + at); s != NIBBLE_OK) return s;
@@ -226,8 +233,9 @@ std::uint64_t out_prod_least_bytes(const GemmEngine& engine, const nibble_reques
   if (nothing_to_sum(r)) return 0;
   const Operands o = choose_operands(engine, r, src1_operand(r), r.dst.shape[1], true);
   const std::int64_t row = padded_row(r.dst.shape[0]);
-  return aligned(engine.least_scratch_bytes) + (o.decode ? aligned(decode_scales_bytes(r.weight)) + f32_piece(row) : 0) +
-         (o.pack ? f32_piece(1) : 0) + (o.stage ? f32_piece(r.dst.shape[0]) : 0);
+  return aligned(engine.least_scratch_bytes) +
+         (o.decode ? aligned(decode_scales_bytes(r.weight)) + f32_piece(row) : 0) + (o.pack ? f32_piece(1) : 0) +
+         (o.stage ? f32_piece(r.dst.shape[0]) : 0);
 }
 
 OutProdPlan plan_out_prod(const GemmEngine& engine, const nibble_request& r, std::uint64_t bytes) {

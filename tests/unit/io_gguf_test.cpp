@@ -105,6 +105,7 @@ std::vector<BadFile> bad_files() {
       with_tensor("offset_unaligned", {"t", {1}, NIBBLE_F32, "abcd", 36}, {"'t'", "offset 36", "alignment 32"}),
       with_tensor("data_cut", {"t", {9}, NIBBLE_F32, std::string(35, 'x')}, {"'t'", "36 bytes", "beyond"}),
       with_tensor("overlap", {"t", {8}, NIBBLE_F32, "", 32}, {"'b'", "'t'", "overlap"}),
+      with_tensor("overlap_of_2_bytes", {"t", {8}, NIBBLE_F32, "", 64}, {"'b'", "'t'", "overlap at offset 64"}),
       with_tensor("overlap_with_unknown_type", {"t", {8}, 99, "", 32}, {"'b'", "'t'", "overlap"}),
       with_tensor("unknown_type_beyond_file", {"t", {8}, 99, "", 1 << 20}, {"'t'", "beyond"}),
       with_tensor("name_twice", {"a", {0}}, {"two tensors", "'a'"}),

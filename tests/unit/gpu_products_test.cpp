@@ -1,0 +1,315 @@
+// The cut of the GPU products into blocks, run on the host: decoder, packing and engine are plain loops here.
+// Apart from the checks on a GPU so that a wrong offset, a missing beta or an overrun workspace shows without one.
+#include <gtest/gtest.h>
+
+#include "backends/gpu/decode.h"
+#include "backends/gpu/linear.h"
+#include "backends/gpu/out_prod.h"
+#include "core/decode.h"
+#include "tests/gpu/products_fixture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace nibble::gpu {
+
+// The device's part of what out_prod and linear are made of.
+
+std::uint64_t decode_scales_bytes(const nibble_weight& w) {
+  return nested(w) ? static_cast<std::uint64_t>(element_count(w.absmax)) * sizeof(float) : 0;
+}
+
+nibble_status rebuild_scales(const nibble_weight& w, float* out, Stream, nibble_text*) {
+  for (std::int64_t b = 0; b < element_count(w.absmax); ++b) out[b] = block_absmax(w, b);
+  return NIBBLE_OK;
+}
+
+nibble_status decode_rows(const nibble_weight& w, std::int64_t i1_first, std::int64_t i1_count, std::int64_t i2,
+                          std::int64_t i3, nibble_format to, void* out, std::int64_t out_row_stride_elements,
+                          const float* scales, Stream, nibble_text*) {
+  EXPECT_EQ(to, nibble_format{NIBBLE_F32});
+  EXPECT_EQ(scales != nullptr, nested(w));
+  EXPECT_LE(i1_first + i1_count, w.packed.shape[1]);
+  for (std::int64_t i = 0; i < i1_count; ++i) {
+    decode_row(w, i1_first + i, i2, i3, 0, w.packed.shape[0], static_cast<float*>(out) + i * out_row_stride_elements);
+  }
+  return NIBBLE_OK;
+}
+
+nibble_status pack(const Pack& p, Stream, nibble_text*) {
+  const auto* in = static_cast<const std::uint8_t*>(p.in);
+  float* out = p.out;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    for (std::int64_t j = 0; j < p.outer; ++j) {
+      for (std::int64_t i = 0; i < p.inner; ++i) {
+        const std::int64_t at = b * p.batch_stride + j * p.outer_stride + i * p.inner_stride;
+        *out++ = load_element(p.type, in + at * element_bytes(p.type));
+      }
+    }
+  }
+  return NIBBLE_OK;
+}
+
+nibble_status finish(const Finish& f, Stream, nibble_text*) {
+  for (std::int64_t b = 0; b < f.batch; ++b) {
+    for (std::int64_t j = 0; j < f.n; ++j) {
+      for (std::int64_t i = 0; i < f.m; ++i) {
+        auto* at =
+            static_cast<std::uint8_t*>(f.out) + (b * f.out_batch_stride + j * f.out_stride + i) * element_bytes(f.type);
+        float sum = f.sums != nullptr ? f.sums[(b * f.n + j) * f.m + i] : 0.0f;
+        if (f.bias != nullptr) {
+          sum += load_element(
+              f.bias_type, static_cast<const std::uint8_t*>(f.bias) + i * f.bias_stride * element_bytes(f.bias_type));
+        }
+        if (f.add) sum += load_element(f.type, at);
+        store_element(f.type, at, sum);
+      }
+    }
+  }
+  return NIBBLE_OK;
+}
+
+namespace {
+
+using gpu_test::Case;
+using gpu_test::Expected;
+using gpu_test::Fixture;
+
+/// What a BLAS can read: neighbours in one dimension, rows that do not overlap in the other.
+bool reads_as_blas(const Operand& o, std::int64_t outer, std::int64_t k) {
+  const bool along_outer = (o.outer_stride == 1 || outer == 1) && (o.k_stride >= outer || k == 1);
+  const bool along_k = (o.k_stride == 1 || k == 1) && (o.outer_stride >= k || outer == 1);
+  return along_outer || along_k;
+}
+
+float element(const Operand& o, std::int64_t batch, std::int64_t outer, std::int64_t k) {
+  const std::int64_t at = batch * o.batch_stride + outer * o.outer_stride + k * o.k_stride;
+  return load_element(o.type, static_cast<const std::uint8_t*>(o.data) + at * element_bytes(o.type));
+}
+
+nibble_status run_plainly(const GemmEngine& engine, const Gemm& g, Scratch scratch, Stream, nibble_text*) {
+  EXPECT_TRUE(engine.reads(g.a, g.m, g.k) && engine.reads(g.b, g.n, g.k) && engine.multiplies(g.a.type, g.b.type));
+  EXPECT_TRUE(g.m > 0 && g.n > 0 && g.k > 0 && g.batch > 0 && g.k <= kMostSummed);
+  EXPECT_TRUE(g.n == 1 || g.c_stride >= g.m);
+  EXPECT_GE(scratch.bytes, engine.least_scratch_bytes);
+  if (scratch.bytes != 0) std::memset(scratch.data, 0xff, scratch.bytes);
+  for (std::int64_t batch = 0; batch < g.batch; ++batch) {
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      for (std::int64_t i = 0; i < g.m; ++i) {
+        float& c = g.c[batch * g.c_batch_stride + j * g.c_stride + i];
+        double sum = g.add ? c : 0.0;
+        for (std::int64_t k = 0; k < g.k; ++k)
+          sum += static_cast<double>(element(g.a, batch, i, k)) * element(g.b, batch, j, k);
+        c = static_cast<float>(sum);
+      }
+    }
+  }
+  return NIBBLE_OK;
+}
+
+constexpr std::uint64_t kScratch = 8192, kLeastScratch = 1024;
+constexpr GemmEngine kEngines[] = {
+    {NIBBLE_MATH_F32, kScratch, kLeastScratch, reads_as_blas,
+     [](nibble_format a, nibble_format b) { return a == NIBBLE_F32 && b == NIBBLE_F32; }, run_plainly},
+    {NIBBLE_MATH_TF32, kScratch, kLeastScratch, reads_as_blas, [](nibble_format a, nibble_format b) { return a == b; },
+     run_plainly},
+    {NIBBLE_MATH_F32, 0, 0, [](const Operand&, std::int64_t, std::int64_t) { return true; },
+     [](nibble_format, nibble_format) { return true; }, run_plainly}};
+
+void expect_sums(const Fixture& f, const std::vector<Expected>& expected, const std::string& what) {
+  const Tensor& d = f.request().dst;
+  const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
+  const auto size = static_cast<std::size_t>(element_bytes(d.format));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double x = load_element(d.format, f.dst.data() + i / m * stride + i % m * size);
+    const double unit = d.format == NIBBLE_F32 ? 0x1p-24 : d.format == NIBBLE_F16 ? 0x1p-11 : 0x1p-8;
+    const double bound = 0x1p-20 * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
+    ASSERT_LE(std::abs(x - expected[i].value), bound)
+        << what << ": element " << i % m << ", " << i / m << " is " << x << ", expected " << expected[i].value;
+  }
+  for (std::size_t i = 0; i < f.dst.size(); ++i) {
+    if (f.is_padding(i)) {
+      ASSERT_EQ(f.dst[i], 0xff) << what << ": padding byte " << i;
+    }
+  }
+}
+
+nibble_status query(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need) {
+  return r.op == NIBBLE_OP_LINEAR ? query_linear(engine, r, need) : query_out_prod(engine, r, need);
+}
+nibble_status execute(const GemmEngine& engine, const nibble_request& r, void* workspace, std::uint64_t bytes) {
+  return r.op == NIBBLE_OP_LINEAR ? run_linear(engine, r, workspace, bytes, nullptr, nullptr)
+                                  : run_out_prod(engine, r, workspace, bytes, nullptr, nullptr);
+}
+
+/// One call in a poisoned workspace of exactly `bytes`, with a canary behind it.
+void expect_right(const GemmEngine& engine, const Case& c, std::uint64_t bytes) {
+  const Fixture f(c, 11);
+  const std::string what = c.text() + " in " + std::to_string(bytes) + " bytes";
+  const auto expected = f.expected();
+  constexpr std::uint64_t kCanary = 512;
+  std::vector<std::uint8_t> memory(bytes + kCanary + kPieceAlignment, 0xff);
+  auto* workspace =
+      memory.data() + (kPieceAlignment - reinterpret_cast<std::uintptr_t>(memory.data()) % kPieceAlignment);
+  ASSERT_EQ(execute(engine, f.request(), workspace, bytes), NIBBLE_OK) << what;
+  expect_sums(f, expected, what);
+  ASSERT_TRUE(std::all_of(workspace + bytes, memory.data() + memory.size(), [](std::uint8_t b) { return b == 0xff; }))
+      << what;
+}
+
+/// The least workspace, what query asks for under several limits, and sizes in between.
+void expect_right_in_any_workspace(const Case& c) {
+  for (const GemmEngine& engine : kEngines) {
+    for (const std::uint64_t limit :
+         {std::uint64_t{0}, std::uint64_t{3000}, std::uint64_t{12000}, std::uint64_t{50000}}) {
+      Case limited = c;
+      limited.limit = limit;
+      const Fixture f(limited, 11);
+      nibble_workspace_need need{};
+      ASSERT_EQ(query(engine, f.request(), &need), NIBBLE_OK);
+      ASSERT_LE(need.minimum_bytes, need.bytes);
+      if (limit >= need.minimum_bytes && limit != 0) {
+        ASSERT_LE(need.bytes, limit) << limited.text();
+      }
+      for (const std::uint64_t bytes :
+           {need.minimum_bytes, need.minimum_bytes + (need.bytes - need.minimum_bytes) / 3, need.bytes}) {
+        expect_right(engine, limited, bytes);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+constexpr Case::Layout kLayouts[] = {Case::Layout::along_outer, Case::Layout::along_k, Case::Layout::strided,
+                                     Case::Layout::repeated};
+constexpr nibble_format kWeights[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_Q8_0, NIBBLE_NF4};
+constexpr nibble_format kTypes[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16};
+
+TEST(GpuOutProd, IsRightInAnyWorkspace) {
+  for (const nibble_format format : kWeights) {
+    for (const auto layout : kLayouts) {
+      for (const nibble_format src1 : {kTypes[0], kTypes[1]}) {
+        for (const nibble_format dst : kTypes) {
+          expect_right_in_any_workspace({.format = format,
+                                         .nested = format == NIBBLE_NF4,
+                                         .columns = gpu_test::columns_for(format),
+                                         .rows = 41,
+                                         .tokens = 5,
+                                         .layout = layout,
+                                         .src1 = src1,
+                                         .dst = dst,
+                                         .accumulate = dst != NIBBLE_BF16,
+                                         .pad = layout == Case::Layout::along_k ? 6 : 0});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuOutProd, ServesBatchesThatShareAWeight) {
+  for (int bits = 0; bits < 16; ++bits) {
+    const auto either = [&](int i, std::int64_t more) { return (bits >> i & 1) != 0 ? more : std::int64_t{1}; };
+    for (const nibble_format dst : {kTypes[0], kTypes[2]}) {
+      expect_right_in_any_workspace({.format = NIBBLE_Q4_0,
+                                     .columns = 32,
+                                     .rows = 19,
+                                     .tokens = 3,
+                                     .weights = {either(0, 3), either(1, 2)},
+                                     .repeats = {either(2, 2), either(3, 3)},
+                                     .layout = kLayouts[bits % 4],
+                                     .dst = dst,
+                                     .accumulate = bits % 3 == 0,
+                                     .pad = 3});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(GpuOutProd, SumsOverNothing) {
+  for (const nibble_format dst : kTypes) {
+    for (const bool accumulate : {false, true}) {
+      expect_right_in_any_workspace({.format = NIBBLE_Q8_0,
+                                     .columns = 32,
+                                     .rows = 0,
+                                     .tokens = 3,
+                                     .repeats = {2, 2},
+                                     .dst = dst,
+                                     .accumulate = accumulate,
+                                     .pad = 2});
+    }
+  }
+}
+
+TEST(GpuOutProd, CutsLongSums) {
+  expect_right(kEngines[1],
+               {.format = NIBBLE_F16, .columns = 3, .rows = 2 * kMostSummed + 5, .tokens = 2, .src1 = NIBBLE_F16},
+               16384);
+}
+
+TEST(GpuOutProd, AWeightThatSuitsTheEngineIsNotCopied) {
+  const Fixture f({.format = NIBBLE_F32, .columns = 64, .rows = 4096, .tokens = 8}, 1);
+  EXPECT_EQ(out_prod_least_bytes(kEngines[1], f.request()), kLeastScratch);
+  EXPECT_EQ(plan_out_prod(kEngines[1], f.request(), 1 << 20).pieces.total(), kScratch);
+  const Fixture halves({.format = NIBBLE_F16, .columns = 64, .rows = 4096, .tokens = 8, .src1 = NIBBLE_F16}, 1);
+  EXPECT_EQ(plan_out_prod(kEngines[1], halves.request(), 1 << 20).pieces.total(), kScratch);
+  EXPECT_GT(plan_out_prod(kEngines[0], halves.request(), 1 << 20).pieces.decoded, 0u);
+  const Fixture odd_rows({.format = NIBBLE_F32, .columns = 64, .rows = 4096, .tokens = 8, .pad = 6}, 1);
+  EXPECT_GT(plan_out_prod(kEngines[1], odd_rows.request(), 1 << 20).pieces.decoded, 0u);
+}
+
+TEST(GpuLinear, IsRightInAnyWorkspace) {
+  for (const nibble_format format : kWeights) {
+    for (const auto layout : {kLayouts[0], kLayouts[1], kLayouts[2]}) {
+      for (const nibble_format src1 : {kTypes[0], kTypes[1]}) {
+        for (const nibble_format dst : kTypes) {
+          expect_right_in_any_workspace({.op = NIBBLE_OP_LINEAR,
+                                         .format = format,
+                                         .nested = format == NIBBLE_NF4,
+                                         .columns = gpu_test::columns_for(format),
+                                         .rows = 45,
+                                         .tokens = 6,
+                                         .layout = layout,
+                                         .src1 = src1,
+                                         .dst = dst,
+                                         .bias = dst != NIBBLE_BF16,
+                                         .pad = layout == Case::Layout::along_k ? 6 : 0});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuLinear, SumsOverNothing) {
+  for (const nibble_format dst : kTypes) {
+    for (const bool bias : {false, true}) {
+      expect_right_in_any_workspace({.op = NIBBLE_OP_LINEAR,
+                                     .format = NIBBLE_NF4,
+                                     .columns = 0,
+                                     .rows = 12,
+                                     .tokens = 3,
+                                     .dst = dst,
+                                     .bias = bias,
+                                     .pad = 1});
+    }
+  }
+}
+
+TEST(GpuLinear, CutsLongSums) {
+  expect_right(kEngines[1],
+               {.op = NIBBLE_OP_LINEAR,
+                .format = NIBBLE_F16,
+                .columns = 2 * kMostSummed + 5,
+                .rows = 3,
+                .tokens = 2,
+                .layout = Case::Layout::along_k,
+                .src1 = NIBBLE_F16,
+                .bias = true},
+               16384);
+}
+
+}  // namespace
+}  // namespace nibble::gpu
