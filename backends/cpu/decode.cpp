@@ -69,7 +69,9 @@ constexpr DecodeTable make_table() {
           .to_f16 = [](const float* from, std::int64_t count,
                        std::uint8_t* to) { rounder(target, NIBBLE_F16)(from, count, to); },
           .to_bf16 = [](const float* from, std::int64_t count,
-                        std::uint8_t* to) { rounder(target, NIBBLE_BF16)(from, count, to); }};
+                        std::uint8_t* to) { rounder(target, NIBBLE_BF16)(from, count, to); },
+          .stream = [](const std::uint8_t* from, std::int64_t bytes,
+                       std::uint8_t* to) { streamer(target)(from, bytes, to); }};
 }
 
 }  // namespace

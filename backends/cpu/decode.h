@@ -22,6 +22,10 @@ struct DecodeTable {
   /// Rounds f32 to nearest even, as core's store_element. Neither pointer need be aligned.
   void (*to_f16)(const float* from, std::int64_t count, std::uint8_t* to);
   void (*to_bf16)(const float* from, std::int64_t count, std::uint8_t* to);
+
+  /// Copies bytes past the caches, for results that do not fit them. Neither pointer need be aligned. Before another
+  /// thread may read them, hwy::FlushStream is due.
+  void (*stream)(const std::uint8_t* from, std::int64_t bytes, std::uint8_t* to);
 };
 
 /// The processor must have the target's instructions (detected_isa).

@@ -1,11 +1,12 @@
-// The engines for bitsandbytes codes, for values stored as themselves, and for rounding results to 16 bits.
-// Apart from the engine of runs: here a format is a table or a width, and statistics lie beside the codes.
+// The engines for bitsandbytes codes: a table of 16 or of 256 floats, statistics beside the codes.
+// Apart from the engine of runs: blocks run over the whole tensor, and a request may begin and end within one.
 #include "backends/cpu/targets.h"
 
 #include "backends/cpu/engines.h"
 #include "core/decode.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
@@ -17,202 +18,217 @@ HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Df = hn::ScalableTag<float>;
-constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(Df()));
-
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-/// Sixteen floats looked up by four-bit codes: the whole table lies in registers.
-class Table16 {
+/// The scales of consecutive blocks, without a division a block.
+class BlockScales {
  public:
-  explicit HWY_INLINE Table16(const float* codes) {
-    for (std::int64_t i = 0; i < 16 / kLanes; ++i) part_[i] = hn::LoadU(Df(), codes + i * kLanes);
-  }
-  HWY_INLINE hn::Vec<Df> operator()(hn::Vec<hn::RebindToSigned<Df>> codes) const {
-    const Df d;
-#if HWY_TARGET == HWY_AVX3
-    return hn::TableLookupLanes(part_[0], hn::IndicesFromVec(d, codes));
-#else
-    const hn::RebindToSigned<Df> di;
-    const auto low = hn::IndicesFromVec(d, hn::And(codes, hn::Set(di, 7)));
-    const auto upper = hn::RebindMask(d, hn::Gt(codes, hn::Set(di, 7)));
-    return hn::IfThenElse(upper, hn::TableLookupLanes(part_[1], low), hn::TableLookupLanes(part_[0], low));
-#endif
+  BlockScales(const nibble_weight& w, std::int64_t block)
+      : w_(w),
+        block_(block),
+        group_(nested(w) ? block / w.nested_block_size : 0),
+        left_(nested(w) ? w.nested_block_size - block % w.nested_block_size : 0) {}
+
+  HWY_INLINE float next() {
+    const std::int64_t block = block_++;
+    if (left_ == 0) {
+      if (!nested(w_)) return load_f32(w_.absmax, block);
+      ++group_;
+      left_ = w_.nested_block_size;
+    }
+    --left_;
+    const float code = load_f32(w_.nested_code, bytes_of(w_.absmax)[block]);
+    return add_rn(mul_rn(code, load_f32(w_.nested_absmax, group_)), w_.nested_offset);
   }
 
  private:
-  hn::Vec<Df> part_[16 / kLanes];
+  const nibble_weight& w_;
+  std::int64_t block_, group_, left_;
 };
 
-/// Whole bytes of packed codes, high nibble first, 16 values at a time; answers how many values that were.
-HWY_INLINE std::int64_t decode_pairs(const Table16& table, const std::uint8_t* HWY_RESTRICT packed, std::int64_t count,
-                                     float scale, float* HWY_RESTRICT out) {
-  const Df d;
-  const hn::RebindToSigned<Df> di;
-  const hn::FixedTag<std::uint8_t, 16> d8;
-  const hn::FixedTag<std::uint64_t, 2> d64;
-  const hn::FixedTag<std::uint16_t, 8> d16;
-  const auto mask = hn::Set(d8, 15);
-  const auto scales = hn::Set(d, scale);
-  std::int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    std::uint64_t eight;
-    std::memcpy(&eight, packed + i / 2, sizeof eight);
-    const auto bytes = hn::BitCast(d8, hn::Set(d64, eight));
-    const auto high = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, bytes))), mask);
-    const auto codes = hn::InterleaveLower(d8, high, hn::And(bytes, mask));
-#if HWY_TARGET == HWY_AVX3
-    hn::StoreU(hn::Mul(table(hn::PromoteTo(di, codes)), scales), d, out + i);
-#else
-    const hn::FixedTag<std::uint8_t, 8> half;
-    hn::StoreU(hn::Mul(table(hn::PromoteTo(di, hn::LowerHalf(half, codes))), scales), d, out + i);
-    hn::StoreU(hn::Mul(table(hn::PromoteTo(di, hn::UpperHalf(half, codes))), scales), d, out + i + kLanes);
-#endif
+/// Calls part(first, count, scale, out) for what each block has of values [first, first + count).
+template <class Part>
+HWY_INLINE void for_each_block(const nibble_weight& w, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out,
+                               const Part& part) {
+  BlockScales scales(w, first / w.block_size);
+  std::int64_t in_block = w.block_size - first % w.block_size;
+  while (count > 0) {
+    const std::int64_t here = std::min(count, in_block);
+    part(first, here, scales.next(), out);
+    first += here;
+    out += here;
+    count -= here;
+    in_block = w.block_size;
   }
-  return i;
 }
-#else
-/// Without a permutation of floats the table stays in memory.
+
+#if HWY_TARGET == HWY_SCALAR
+
 class Table16 {
  public:
-  explicit HWY_INLINE Table16(const float* codes) : codes_(codes) {}
-  const float* codes_;
-};
-HWY_INLINE std::int64_t decode_pairs(const Table16& table, const std::uint8_t* HWY_RESTRICT packed, std::int64_t count,
-                                     float scale, float* HWY_RESTRICT out) {
-  for (std::int64_t i = 0; i + 2 <= count; i += 2) {
-    out[i] = table.codes_[packed[i / 2] >> 4] * scale;
-    out[i + 1] = table.codes_[packed[i / 2] & 15] * scale;
+  explicit HWY_INLINE Table16(const float (&codes)[16]) : codes_(codes) {}
+  /// Whole bytes of packed codes, high nibble first; answers how many values that were.
+  HWY_INLINE std::int64_t decode(const std::uint8_t* HWY_RESTRICT packed, std::int64_t count, float scale,
+                                 float* HWY_RESTRICT out) const {
+    for (std::int64_t i = 0; i + 2 <= count; i += 2) {
+      out[i] = mul_rn(codes_[packed[i / 2] >> 4], scale);
+      out[i + 1] = mul_rn(codes_[packed[i / 2] & 15], scale);
+    }
+    return count / 2 * 2;
   }
-  return count / 2 * 2;
-}
+
+ private:
+  const float (&codes_)[16];
+};
+
+#elif HWY_TARGET == HWY_AVX3
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The sixteen values of a block lie in one register, from which codes pick.
+class Table16 {
+ public:
+  explicit HWY_INLINE Table16(const float (&codes)[16]) : codes_(hn::LoadU(d_, codes)) {}
+  HWY_INLINE std::int64_t decode(const std::uint8_t* HWY_RESTRICT packed, std::int64_t count, float scale,
+                                 float* HWY_RESTRICT out) const {
+    const hn::FixedTag<std::uint8_t, 16> d8;
+    const hn::FixedTag<std::uint16_t, 8> d16;
+    const auto values = hn::Mul(codes_, hn::Set(d_, scale));
+    std::int64_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+      const auto low = hn::LoadU(d8, packed + i / 2);
+      const auto high = hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, low)));
+      pick(values, hn::InterleaveLower(d8, high, low), out + i);
+      pick(values, hn::InterleaveUpper(d8, high, low), out + i + 16);
+    }
+    return i;
+  }
+
+ private:
+  using D = hn::FixedTag<float, 16>;
+  /// The permutation reads the lowest four bits of an index only: there is nothing to mask.
+  static HWY_INLINE void pick(hn::Vec<D> values, hn::Vec<hn::FixedTag<std::uint8_t, 16> > codes,
+                              float* HWY_RESTRICT out) {
+    const auto index = hn::PromoteTo(hn::RebindToUnsigned<D>(), codes);
+    hn::StoreU(hn::TableLookupLanes(values, hn::Indices512<float>{index.raw}), D(), out);
+  }
+
+  D d_;
+  hn::Vec<D> codes_;
+};
+
+#else
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The table lies in registers as four planes of bytes; what they give is interleaved to floats.
+class Table16 {
+ public:
+  explicit HWY_INLINE Table16(const float (&codes)[16]) {
+    for (int plane = 0; plane < 4; ++plane) {
+      alignas(16) std::uint8_t bytes[16];
+      for (int code = 0; code < 16; ++code)
+        bytes[code] = static_cast<std::uint8_t>(float_bits(codes[code]) >> 8 * plane);
+      planes_[plane] = hn::LoadDup128(D8(), bytes);
+    }
+  }
+  HWY_INLINE std::int64_t decode(const std::uint8_t* HWY_RESTRICT packed, std::int64_t count, float scale,
+                                 float* HWY_RESTRICT out) const {
+    const auto scales = hn::Set(Df(), scale);
+    std::int64_t i = 0;
+    for (; i + kStep <= count; i += kStep) lookup(unpack(packed + i / 2), scales, out + i);
+    return i;
+  }
+
+ private:
+  using D8 = hn::CappedTag<std::uint8_t, 32>;
+  using D16 = hn::Repartition<std::uint16_t, D8>;
+  using Df = hn::Repartition<float, D8>;
+  using Bytes = hn::Vec<D8>;
+  static constexpr int kStep = static_cast<int>(hn::MaxLanes(D8()));
+  static constexpr int kBlocks = kStep / 16;
+
+  /// Which packed byte each lane takes, so that interleaving within 128-bit blocks leaves values in order.
+  static constexpr std::array<std::uint8_t, kStep> byte_of_lane() {
+    std::array<std::uint8_t, kStep> lanes{};
+    for (int lane = 0; lane < kStep; ++lane) {
+      const int block = lane / 16, quarter = lane % 16 / 4, l = lane % 4;
+      lanes[static_cast<std::size_t>(lane)] = static_cast<std::uint8_t>(((quarter * kBlocks + block) * 4 + l) / 2);
+    }
+    return lanes;
+  }
+
+  static HWY_INLINE Bytes unpack(const std::uint8_t* HWY_RESTRICT packed) {
+    const D8 d;
+    const D16 d16;
+    alignas(32) static constexpr auto kByte = byte_of_lane();
+    Bytes bytes;
+    if constexpr (kBlocks == 2) {
+      alignas(16) std::uint8_t sixteen[16];
+      std::memcpy(sixteen, packed, sizeof sixteen);
+      bytes = hn::LoadDup128(d, sixteen);
+    } else {
+      std::uint64_t eight;
+      std::memcpy(&eight, packed, sizeof eight);
+      bytes = hn::BitCast(d, hn::Set(hn::Repartition<std::uint64_t, D8>(), eight));
+    }
+    const auto pair = hn::BitCast(d16, hn::TableLookupBytes(bytes, hn::Load(d, kByte.data())));
+    const auto high = hn::And(hn::ShiftRight<4>(pair), hn::Set(d16, 0x000f));
+    return hn::BitCast(d, hn::Or(high, hn::And(pair, hn::Set(d16, 0x0f00))));
+  }
+
+  HWY_INLINE void lookup(Bytes codes, hn::Vec<Df> scales, float* HWY_RESTRICT out) const {
+    const D8 d;
+    const D16 d16;
+    const auto b0 = hn::TableLookupBytes(planes_[0], codes), b1 = hn::TableLookupBytes(planes_[1], codes);
+    const auto b2 = hn::TableLookupBytes(planes_[2], codes), b3 = hn::TableLookupBytes(planes_[3], codes);
+    const auto store = [&](auto low, auto high, int at) HWY_ATTR {
+      const auto l = hn::BitCast(d16, low), h = hn::BitCast(d16, high);
+      const Df df;
+      hn::StoreU(hn::Mul(hn::BitCast(df, hn::InterleaveLower(d16, l, h)), scales), df, out + at);
+      hn::StoreU(hn::Mul(hn::BitCast(df, hn::InterleaveUpper(d16, l, h)), scales), df, out + at + kStep / 4);
+    };
+    store(hn::InterleaveLower(d, b0, b1), hn::InterleaveLower(d, b2, b3), 0);
+    store(hn::InterleaveUpper(d, b0, b1), hn::InterleaveUpper(d, b2, b3), kStep / 2);
+  }
+
+  Bytes planes_[4];
+};
+
 #endif
 
 template <class F>
 void decode_flat4(const nibble_weight& w, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out) {
   const std::uint8_t* packed = bytes_of(w.packed);
   const Table16 table(F::kCodes);
-  while (count > 0) {
-    const std::int64_t block = first / w.block_size;
-    const std::int64_t here = std::min(count, (block + 1) * w.block_size - first);
-    const float scale = block_absmax(w, block);
+  const auto part = [&](std::int64_t at, std::int64_t n, float scale, float* HWY_RESTRICT to) HWY_ATTR {
     std::int64_t i = 0;
-    if (first % 2 != 0) out[i++] = mul_rn(F::kCodes[packed[first / 2] & 15], scale);
-    i += decode_pairs(table, packed + (first + i) / 2, here - i, scale, out + i);
-    for (; i < here; ++i) {
-      const std::uint32_t byte = packed[(first + i) / 2];
-      out[i] = mul_rn(F::kCodes[(first + i) % 2 == 0 ? byte >> 4 : byte & 15u], scale);
+    if (at % 2 != 0) to[i++] = mul_rn(F::kCodes[packed[at / 2] & 15], scale);
+    i += table.decode(packed + (at + i) / 2, n - i, scale, to + i);
+    for (; i < n; ++i) {
+      const std::uint32_t byte = packed[(at + i) / 2];
+      to[i] = mul_rn(F::kCodes[(at + i) % 2 == 0 ? byte >> 4 : byte & 15u], scale);
     }
-    first += here;
-    out += here;
-    count -= here;
-  }
+  };
+  for_each_block(w, first, count, out, part);
 }
 
 void decode_flat8(const nibble_weight& w, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out) {
   const std::uint8_t* packed = bytes_of(w.packed);
   const auto* code = reinterpret_cast<const float*>(bytes_of(w.code));
-  while (count > 0) {
-    const std::int64_t block = first / w.block_size;
-    const std::int64_t here = std::min(count, (block + 1) * w.block_size - first);
-    const float scale = block_absmax(w, block);
+  const auto part = [&](std::int64_t at, std::int64_t n, float scale, float* HWY_RESTRICT to) HWY_ATTR {
     std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-    const Df d;
-    const hn::RebindToSigned<Df> di;
-    const hn::Rebind<std::uint8_t, Df> d8;
-    for (; i + kLanes <= here; i += kLanes) {
-      const auto index = hn::PromoteTo(di, hn::LoadU(d8, packed + first + i));
-      hn::StoreU(hn::Mul(hn::GatherIndex(d, code, index), hn::Set(d, scale)), d, out + i);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+    const hn::ScalableTag<float> d;
+    const hn::RebindToSigned<decltype(d)> di;
+    const hn::Rebind<std::uint8_t, decltype(d)> d8;
+    constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(decltype(d)()));
+    for (; i + kLanes <= n; i += kLanes) {
+      const auto values = hn::GatherIndex(d, code, hn::PromoteTo(di, hn::LoadU(d8, packed + at + i)));
+      hn::StoreU(hn::Mul(values, hn::Set(d, scale)), d, to + i);
     }
 #endif
-    for (; i < here; ++i) out[i] = mul_rn(code[packed[first + i]], scale);
-    first += here;
-    out += here;
-    count -= here;
-  }
-}
-
-// F16C converts exactly, to nearest even, and keeps subnormals; where it is missing, values go one by one.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-#define NIBBLE_CPU_HALF_VECTORS 1
-#else
-#define NIBBLE_CPU_HALF_VECTORS 0
-#endif
-
-#if HWY_TARGET != HWY_SCALAR
-/// As many 16-bit elements as there are floats in a vector, from an address that need not be aligned.
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, Df>> load_16bit(const std::uint8_t* from) {
-  const hn::Rebind<std::uint16_t, Df> d16;
-  return hn::BitCast(d16, hn::LoadU(hn::Repartition<std::uint8_t, decltype(d16)>(), from));
-}
-#endif
-
-void widen_f32(const std::uint8_t* HWY_RESTRICT from, std::int64_t count, float* HWY_RESTRICT out) {
-  std::memcpy(out, from, static_cast<std::size_t>(count) * 4);
-}
-
-void widen_f16(const std::uint8_t* HWY_RESTRICT from, std::int64_t count, float* HWY_RESTRICT out) {
-  std::int64_t i = 0;
-#if NIBBLE_CPU_HALF_VECTORS
-  const Df d;
-  const hn::Rebind<hwy::float16_t, Df> d16;
-  for (; i + kLanes <= count; i += kLanes)
-    hn::StoreU(hn::PromoteTo(d, hn::BitCast(d16, load_16bit(from + 2 * i))), d, out + i);
-#endif
-  for (; i < count; ++i) out[i] = load_half(from + 2 * i);
-}
-
-void widen_bf16(const std::uint8_t* HWY_RESTRICT from, std::int64_t count, float* HWY_RESTRICT out) {
-  std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const Df d;
-  const hn::RebindToUnsigned<Df> du;
-  for (; i + kLanes <= count; i += kLanes) {
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, load_16bit(from + 2 * i)))), d, out + i);
-  }
-#endif
-  for (; i < count; ++i) out[i] = float_from_bfloat16(load_u16(from + 2 * i));
-}
-
-void round_to_half(const float* HWY_RESTRICT from, std::int64_t count, std::uint8_t* HWY_RESTRICT to) {
-  std::int64_t i = 0;
-#if NIBBLE_CPU_HALF_VECTORS
-  const Df d;
-  const hn::Rebind<hwy::float16_t, Df> d16;
-  const hn::Repartition<std::uint8_t, decltype(d16)> d8;
-  for (; i + kLanes <= count; i += kLanes) {
-    hn::StoreU(hn::BitCast(d8, hn::DemoteTo(d16, hn::LoadU(d, from + i))), d8, to + 2 * i);
-  }
-#endif
-  for (; i < count; ++i) {
-    const std::uint16_t bits = half_from_float(from[i]);
-    std::memcpy(to + 2 * i, &bits, sizeof bits);
-  }
-}
-
-void round_to_bfloat16(const float* HWY_RESTRICT from, std::int64_t count, std::uint8_t* HWY_RESTRICT to) {
-  std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const Df d;
-  const hn::RebindToUnsigned<Df> du;
-  const hn::RebindToSigned<Df> di;
-  const hn::Rebind<std::uint16_t, Df> d16;
-  const hn::Repartition<std::uint8_t, decltype(d16)> d8;
-  const auto one = hn::Set(du, 1), half = hn::Set(du, 0x7fff), quiet = hn::Set(du, 0x40);
-  for (; i + kLanes <= count; i += kLanes) {
-    const auto x = hn::LoadU(d, from + i);
-    const auto bits = hn::BitCast(du, x), upper = hn::ShiftRight<16>(bits);
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(half, hn::And(upper, one))));
-    const auto nan = hn::RebindMask(du, hn::IsNaN(x));
-    const auto result = hn::IfThenElse(nan, hn::Or(upper, quiet), rounded);
-    hn::StoreU(hn::BitCast(d8, hn::DemoteTo(d16, hn::BitCast(di, result))), d8, to + 2 * i);
-  }
-#endif
-  for (; i < count; ++i) {
-    const std::uint16_t bits = bfloat16_from_float(from[i]);
-    std::memcpy(to + 2 * i, &bits, sizeof bits);
-  }
+    for (; i < n; ++i) to[i] = mul_rn(code[packed[at + i]], scale);
+  };
+  for_each_block(w, first, count, out, part);
 }
 
 }  // namespace
@@ -226,52 +242,18 @@ FlatFn flat_decoder(nibble_format format) {
   return found;
 }
 
-BlocksFn element_decoder(nibble_format format) {
-  switch (format) {
-    case NIBBLE_F32:
-      return widen_f32;
-    case NIBBLE_F16:
-      return widen_f16;
-    case NIBBLE_BF16:
-      return widen_bf16;
-    default:
-      return nullptr;
-  }
-}
-
-RoundFn rounder(nibble_format type) {
-  return type == NIBBLE_F16 ? round_to_half : type == NIBBLE_BF16 ? round_to_bfloat16 : nullptr;
-}
-
 }  // namespace nibble::cpu::HWY_NAMESPACE
-#undef NIBBLE_CPU_HALF_VECTORS
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace nibble::cpu {
 
+FlatFn flat_decoder(Target target, nibble_format format) {
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
   case Target::name:                                                \
-    return hwy_namespace::NIBBLE_CPU_FUNCTION(format);
-
-FlatFn flat_decoder(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION flat_decoder
+    return hwy_namespace::flat_decoder(format);
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
-  return nullptr;
-}
-
-BlocksFn element_decoder(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION element_decoder
-  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
-  return nullptr;
-}
-
-RoundFn rounder(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION rounder
-  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
+#undef NIBBLE_CPU_CASE
   return nullptr;
 }
 

@@ -1,11 +1,9 @@
-// The engines for grid vectors and for base-3 digits.
+// The engine for grid formats: groups of eight values, looked up whole.
 // Apart from the engine of runs because nothing is shared but the shape of the functions.
 #include "backends/cpu/targets.h"
 
 #include "backends/cpu/engines.h"
 #include "core/formats/formats.h"
-
-#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/decode_grid.cpp"
@@ -16,102 +14,128 @@ HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-/// Eight entries of a grid times a scale, plus delta before it, negated where a sign bit is set.
+/// The eight signed bytes of a group, the first one lowest.
 template <class F>
-HWY_INLINE void decode_group(const GridGroup& g, float* HWY_RESTRICT out) {
+HWY_INLINE std::uint64_t entry_of(const GridGroup& g) {
   const auto& grid = grid_table<F::kGrid>();
-  std::int8_t entry[8];
   if constexpr (sizeof(typename F::Entry) == 8) {
-    std::memcpy(entry, &grid[g.index[0]], 8);
+    return grid[g.index[0]];
   } else {
-    std::memcpy(entry, &grid[g.index[0]], 4);
-    std::memcpy(entry + 4, &grid[g.index[1]], 4);
-  }
-  const hn::CappedTag<float, 8> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  const hn::Rebind<std::int8_t, decltype(d)> d8;
-  alignas(32) static constexpr std::uint32_t kBit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
-  const auto scale = hn::Set(d, g.scale);
-  const auto signs = hn::Set(du, g.signs);
-  const auto sign_bit = hn::Set(du, 0x80000000u);
-  for (std::size_t i = 0; i < 8; i += hn::Lanes(d)) {
-    auto v = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, entry + i)));
-    if constexpr (F::kHasDelta) v = hn::Add(v, hn::Set(d, g.delta));
-    v = hn::Mul(scale, v);
-    if constexpr (!F::kHasDelta) {
-      const auto bit = hn::LoadU(du, kBit + i);
-      const auto negated = hn::VecFromMask(du, hn::Eq(hn::And(signs, bit), bit));
-      v = hn::Xor(v, hn::BitCast(d, hn::And(negated, sign_bit)));
-    }
-    hn::StoreU(v, d, out + i);
+    return grid[g.index[0]] | static_cast<std::uint64_t>(grid[g.index[1]]) << 32;
   }
 }
+
+#if HWY_TARGET == HWY_SCALAR
+
+constexpr int kGroupsATime = 1;
 
 template <class F>
-void decode_grid(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out) {
-  for (std::int64_t i = 0; i < block_count; ++i) {
-    const std::uint8_t* block = blocks + i * F::kBlockBytes;
-    for (int g = 0; g < F::kBlockValues / 8; ++g)
-      decode_group<F>(F::group(block, g), out + i * F::kBlockValues + 8 * g);
+HWY_INLINE void decode_groups(const std::uint8_t* HWY_RESTRICT block, int first, float* HWY_RESTRICT out) {
+  const GridGroup g = F::group(block, first);
+  const std::uint64_t entry = entry_of<F>(g);
+  for (int j = 0; j < 8; ++j) {
+    auto v = static_cast<float>(static_cast<std::int8_t>(entry >> 8 * j & 255u));
+    if constexpr (F::kHasDelta) v = add_rn(v, g.delta);
+    out[j] = float_from_bits(float_bits(mul_rn(g.scale, v)) ^ (g.signs >> j & 1u) << 31);
   }
 }
 
-/// One digit of `count` consecutive bytes.
-template <class D>
-HWY_INLINE void decode_digits(D d, const std::uint8_t* HWY_RESTRICT bytes, int count, int power, float scale,
-                              float* HWY_RESTRICT out) {
+#else
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Df = hn::CappedTag<float, 16>;
+using Du = hn::RebindToUnsigned<Df>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Df()));
+constexpr int kGroupsATime = kLanes == 16 ? 2 : 1;  // a vector holds two groups, one, or half of one
+
+/// Lanes from lane kFrom of one or two entries on, as f32.
+template <int kFrom, class D>
+HWY_INLINE hn::Vec<D> to_floats(D d, std::uint64_t entry, std::uint64_t next) {
+  const hn::Rebind<std::int8_t, D> d8;
   const hn::RebindToSigned<D> di;
-  const hn::Rebind<std::uint8_t, D> d8;
-  const auto powers = hn::Set(di, power), byte_mask = hn::Set(di, 255), one = hn::Set(di, 1);
-  const auto scales = hn::Set(d, scale);
-  for (int i = 0; i < count; i += static_cast<int>(hn::Lanes(d))) {
-    const auto t = hn::And(hn::Mul(hn::PromoteTo(di, hn::LoadU(d8, bytes + i)), powers), byte_mask);
-    const auto digit = hn::ShiftRight<8>(hn::Add(t, hn::Add(t, t)));
-    hn::StoreU(hn::Mul(hn::ConvertTo(d, hn::Sub(digit, one)), scales), d, out + i);
+  const hn::FixedTag<std::uint64_t, 1> d64;
+  if constexpr (hn::MaxLanes(D()) == 16) {
+    const auto both = hn::Combine(hn::FixedTag<std::uint64_t, 2>(), hn::Set(d64, next), hn::Set(d64, entry));
+    return hn::ConvertTo(d, hn::PromoteTo(di, hn::BitCast(d8, both)));
+  } else if constexpr (hn::MaxLanes(D()) == 8) {
+    return hn::ConvertTo(d, hn::PromoteTo(di, hn::BitCast(d8, hn::Set(d64, entry))));
+  } else {
+    const auto four = hn::Set(hn::FixedTag<std::uint32_t, 1>(), static_cast<std::uint32_t>(entry >> 8 * kFrom));
+    return hn::ConvertTo(d, hn::PromoteTo(di, hn::BitCast(d8, four)));
   }
+}
+
+/// A value of the first group in its lanes, of the second in the others where a vector holds two.
+HWY_INLINE hn::Vec<Df> per_group(float first, [[maybe_unused]] float second) {
+  const Df d;
+#if HWY_TARGET == HWY_AVX3
+  return hn::IfThenElse(hn::Ge(hn::Iota(d, 0), hn::Set(d, 8.0f)), hn::Set(d, second), hn::Set(d, first));
+#else
+  return hn::Set(d, first);
+#endif
+}
+
+/// The sign bits of lanes 0, 1, 2, ... are bits 0, 1, 2, ... of `signs`.
+HWY_INLINE hn::Vec<Df> sign_bits(std::uint32_t signs) {
+  const Du d;
+  const auto bits = hn::Set(d, signs);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const auto at_top = hn::Shl(bits, hn::Sub(hn::Set(d, 31), hn::Iota(d, 0)));
+#else
+  alignas(16) static constexpr std::uint32_t kToTop[4] = {1u << 31, 1u << 30, 1u << 29, 1u << 28};
+  const auto at_top = hn::Mul(bits, hn::Load(d, kToTop));
+#endif
+  return hn::BitCast(Df(), hn::And(at_top, hn::Set(d, 1u << 31)));
 }
 
 template <class F>
-void decode_base3(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out) {
-  for (std::int64_t b = 0; b < block_count; ++b) {
-    const std::uint8_t* block = blocks + b * F::kBlockBytes;
-    const float scale = F::scale(block);
-    for (const auto& section : F::kSections) {
-      for (int n = 0; n < section.digits; ++n) {
-        if (section.bytes >= 16) {
-          decode_digits(hn::CappedTag<float, 16>(), block + section.at, section.bytes, F::kPowers[n], scale, out);
-        } else {
-          decode_digits(hn::CappedTag<float, 4>(), block + section.at, section.bytes, F::kPowers[n], scale, out);
-        }
-        out += section.bytes;
-      }
+HWY_INLINE void decode_groups(const std::uint8_t* HWY_RESTRICT block, int first, float* HWY_RESTRICT out) {
+  const Df d;
+  const GridGroup g = F::group(block, first), next = F::group(block, first + kGroupsATime - 1);
+  const std::uint64_t entry = entry_of<F>(g), next_entry = entry_of<F>(next);
+  const std::uint32_t signs = g.signs | next.signs << 8;
+  const auto scale = per_group(g.scale, next.scale), delta = per_group(g.delta, next.delta);
+  const auto store = [&](auto v, int from) HWY_ATTR {
+    if constexpr (F::kHasDelta) v = hn::Add(v, delta);
+    v = hn::Mul(scale, v);
+    // Without delta there are signs, with it there are none. A negated product is a product with its sign turned.
+    if constexpr (!F::kHasDelta) v = hn::Xor(v, sign_bits(signs >> from));
+    hn::StoreU(v, d, out + from);
+  };
+  store(to_floats<0>(d, entry, next_entry), 0);
+  if constexpr (kLanes == 4) store(to_floats<4>(d, entry, next_entry), 4);
+}
+
+#endif
+
+// Flattened, because a group that the compiler leaves in a function of its own is a call every eight values; unrolled,
+// because groups share scales and their positions are then constants. Sanitizers would compile that for many minutes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NIBBLE_CPU_UNROLLED
+#else
+#define NIBBLE_CPU_UNROLLED _Pragma("GCC unroll 32")
+#endif
+template <class F>
+HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
+                               float* HWY_RESTRICT out) {
+  for (std::int64_t i = 0; i < block_count; ++i) {
+    NIBBLE_CPU_UNROLLED
+    for (int g = 0; g < F::kBlockValues / 8; g += kGroupsATime) {
+      decode_groups<F>(blocks + i * F::kBlockBytes, g, out + i * F::kBlockValues + 8 * g);
     }
   }
 }
-
-template <Engine engine>
-BlocksFn decoder(nibble_format format) {
-  BlocksFn found = nullptr;
-  visit_format(format, [&](auto f) {
-    using F = decltype(f);
-    if constexpr (F::kEngine == engine) {
-      if constexpr (engine == Engine::grid) {
-        found = decode_grid<F>;
-      } else {
-        found = decode_base3<F>;
-      }
-    }
-  });
-  return found;
-}
+#undef NIBBLE_CPU_UNROLLED
 
 }  // namespace
 
-BlocksFn grid_decoder(nibble_format format) { return decoder<Engine::grid>(format); }
-BlocksFn base3_decoder(nibble_format format) { return decoder<Engine::base3>(format); }
+BlocksFn grid_decoder(nibble_format format) {
+  BlocksFn found = nullptr;
+  visit_format(format, [&](auto f) {
+    if constexpr (decltype(f)::kEngine == Engine::grid) found = decode_blocks<decltype(f)>;
+  });
+  return found;
+}
 
 }  // namespace nibble::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -119,21 +143,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace nibble::cpu {
 
+BlocksFn grid_decoder(Target target, nibble_format format) {
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
   case Target::name:                                                \
-    return hwy_namespace::NIBBLE_CPU_FUNCTION(format);
-
-BlocksFn grid_decoder(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION grid_decoder
+    return hwy_namespace::grid_decoder(format);
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
-  return nullptr;
-}
-
-BlocksFn base3_decoder(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION base3_decoder
-  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
+#undef NIBBLE_CPU_CASE
   return nullptr;
 }
 

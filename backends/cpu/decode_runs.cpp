@@ -13,6 +13,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/bytes-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 namespace {
@@ -21,166 +23,253 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kChunk = 16;  // codes that are unpacked together: one 128-bit vector of bytes
 
+template <class F>
+inline constexpr int kRuns = F::kBlockValues / F::kRunLength;
+
+/// What a code stands for before scale and min.
+template <class F>
+constexpr float code_value(int code) {
+  if constexpr (F::kCombine == Combine::table)
+    return static_cast<float>(F::kCodes[code]);
+  else if constexpr (F::kCombine == Combine::sum)
+    return static_cast<float>(code);
+  else if constexpr (requires { F::kSigned; })
+    return static_cast<float>(static_cast<std::int8_t>(code));
+  else
+    return static_cast<float>(code - F::kBias);
+}
+
+template <class F>
+inline constexpr int kCodeBits = F::run(0).low.bits + F::run(0).high.bits;
+
+/// Where every run has a byte or more of its own for its scale, the compiler works on the scales of several runs at
+/// once.
+template <class F>
+inline constexpr bool kScalesTogether = kRuns<F> > 2 && F::kBlockBytes - F::kBlockValues* kCodeBits<F> / 8 >= kRuns<F>;
+
+/// Scales and mins of a block's runs.
+template <class F>
+class Scales {
+ public:
+  explicit HWY_INLINE Scales(const std::uint8_t* HWY_RESTRICT block) : block_(block) {}
+  HWY_INLINE Scale operator[](int run) const { return F::scale(block_, run); }
+
+ private:
+  const std::uint8_t* block_;
+};
+
+template <class F>
+requires kScalesTogether<F>
+class Scales<F> {
+ public:
+  explicit HWY_INLINE Scales(const std::uint8_t* HWY_RESTRICT block) {
+#pragma GCC unroll 1
+    for (int r = 0; r < kRuns<F>; ++r) {
+      const Scale s = F::scale(block, r);
+      scale_[r] = s.scale;
+      if constexpr (F::kCombine == Combine::sum) min_[r] = s.min;
+    }
+  }
+  HWY_INLINE Scale operator[](int run) const { return {scale_[run], F::kCombine == Combine::sum ? min_[run] : 0.0f}; }
+
+ private:
+  float scale_[kRuns<F>], min_[kRuns<F>];
+};
+
 #if HWY_TARGET == HWY_SCALAR
 
-/// Sixteen codes as signed bytes: biased, or looked up.
-template <class F>
-HWY_INLINE void decode_chunk(const std::uint8_t* HWY_RESTRICT block, const Run& run, int first, Scale s,
-                             float* HWY_RESTRICT out) {
-  for (int l = 0; l < kChunk; ++l) {
-    const auto code = static_cast<int>(run_code(block, run, first + l));
-    if constexpr (F::kCombine == Combine::table) {
-      out[l] = static_cast<float>(F::kCodes[code]) * s.scale;
-    } else if constexpr (F::kCombine == Combine::sum) {
-      out[l] = static_cast<float>(code) * s.scale + s.min;
-    } else if constexpr (requires { F::kSigned; }) {
-      out[l] = static_cast<float>(static_cast<std::int8_t>(code)) * s.scale;
-    } else {
-      out[l] = static_cast<float>(code - F::kBias) * s.scale;
-    }
+template <class F, int kRun>
+HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out) {
+  constexpr Run kThis = F::run(kRun);
+  for (int l = 0; l < F::kRunLength; ++l) {
+    const float product = code_value<F>(static_cast<int>(run_code(block, kThis, l))) * s.scale;
+    out[l] = F::kCombine == Combine::sum ? product + s.min : product;
   }
 }
 
 #else
 
+using Df = hn::CappedTag<float, kChunk>;
 using Du8 = hn::FixedTag<std::uint8_t, kChunk>;
+using Di8 = hn::FixedTag<std::int8_t, kChunk>;
 using Du16 = hn::FixedTag<std::uint16_t, kChunk / 2>;
 using Bytes = hn::Vec<Du8>;
+constexpr std::size_t kLanes = hn::MaxLanes(Df());
 
+/// Moves bits up by kShift, down where it is negative. There is no shift of bytes: what comes over from the neighbour
+/// is for the caller to mask.
 template <int kShift>
-HWY_INLINE Bytes shift_right(Bytes v) {
-  if constexpr (kShift == 0) return v;
-  // There is no shift of bytes: what comes over from the neighbour is masked away by the caller.
+HWY_INLINE Bytes move_bits(Bytes v) {
+  if constexpr (kShift > 0)
+    return hn::BitCast(Du8(), hn::ShiftLeft<kShift>(hn::BitCast(Du16(), v)));
+  else if constexpr (kShift < 0)
+    return hn::BitCast(Du8(), hn::ShiftRight<-kShift>(hn::BitCast(Du16(), v)));
   else
-    return hn::BitCast(Du8(), hn::ShiftRight<kShift>(hn::BitCast(Du16(), v)));
+    return v;
 }
 
-/// Sixteen codes of a plane from value `first` of its run on.
-template <class PlaneOf>
-HWY_INLINE Bytes unpack(const std::uint8_t* HWY_RESTRICT block, PlaneOf) {
-  constexpr Plane kPlane = PlaneOf::plane();
-  constexpr int kFirst = PlaneOf::first();
+/// Sixteen bits from `from` on as bytes that are `set` or 0.
+HWY_INLINE Bytes spread_bits(const std::uint8_t* HWY_RESTRICT from, std::uint8_t set) {
   const Du8 d;
-  const Bytes mask = hn::Set(d, static_cast<std::uint8_t>((1u << kPlane.bits) - 1u));
-  if constexpr (kPlane.packing == Packing::bytes) {
-    const Bytes v = shift_right<kPlane.shift>(hn::LoadU(d, block + kPlane.at + kFirst));
-    return kPlane.bits == 8 ? v : hn::And(v, mask);
-  } else if constexpr (kPlane.packing == Packing::halves) {
-    const hn::FixedTag<std::uint64_t, 2> d64;
-    std::uint64_t packed;
-    std::memcpy(&packed, block + kPlane.at, sizeof packed);
-    const Bytes v = hn::BitCast(d, hn::Set(d64, packed));
-    return hn::And(hn::ConcatUpperLower(d, shift_right<4>(v), v), mask);
-  } else if constexpr (kPlane.bits == 1) {
-    // Two bytes, each to eight lanes, and one bit of it in each lane.
-    alignas(16) static constexpr std::uint8_t kLane[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
-    alignas(16) static constexpr std::uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const auto word = static_cast<std::uint16_t>(load_u16(block + kPlane.at + kFirst / 8));
-    const Bytes v = hn::TableLookupBytes(hn::BitCast(d, hn::Set(Du16(), word)), hn::Load(d, kLane));
-    const Bytes bit = hn::Load(d, kBit);
-    return hn::IfThenElseZero(hn::Eq(hn::And(v, bit), bit), hn::Set(d, 1));
-  } else {
-    // Four bytes, each to four lanes; then the pair of bits that is the lane's.
-    static_assert(kPlane.bits == 2);
-    alignas(16) static constexpr std::uint8_t kLane[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
-    alignas(16) static constexpr std::uint8_t kUpper[16] = {0, 0, 255, 255, 0, 0, 255, 255,
-                                                            0, 0, 255, 255, 0, 0, 255, 255};
-    alignas(16) static constexpr std::uint8_t kOdd[16] = {0, 255, 0, 255, 0, 255, 0, 255,
-                                                          0, 255, 0, 255, 0, 255, 0, 255};
-    const hn::FixedTag<std::uint32_t, 4> d32;
-    const Bytes v = hn::TableLookupBytes(hn::BitCast(d, hn::Set(d32, load_u32(block + kPlane.at + kFirst / 4))),
-                                         hn::Load(d, kLane));
-    const Bytes nibble = hn::IfThenElse(hn::MaskFromVec(hn::Load(d, kUpper)), shift_right<4>(v), v);
-    return hn::And(hn::IfThenElse(hn::MaskFromVec(hn::Load(d, kOdd)), shift_right<2>(nibble), nibble), mask);
-  }
+#if HWY_TARGET == HWY_AVX3
+  return hn::IfThenElseZero(hn::LoadMaskBits(d, from), hn::Set(d, set));
+#else
+  alignas(16) static constexpr std::uint8_t kByte[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  alignas(16) static constexpr std::uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const auto word = hn::Set(Du16(), static_cast<std::uint16_t>(load_u16(from)));
+  const Bytes bit = hn::Load(d, kBit);
+  const Bytes v = hn::And(hn::TableLookupBytes(hn::BitCast(d, word), hn::Load(d, kByte)), bit);
+  return hn::And(hn::VecFromMask(d, hn::Eq(v, bit)), hn::Set(d, set));
+#endif
 }
 
-template <class F, int kRun, int kFirstValue>
-struct Low {
-  static constexpr Plane plane() { return F::run(kRun).low; }
-  static constexpr int first() { return kFirstValue; }
-};
-template <class F, int kRun, int kFirstValue>
-struct High {
-  static constexpr Plane plane() { return F::run(kRun).high; }
-  static constexpr int first() { return kFirstValue; }
-};
-
-/// Four, eight or sixteen of the sixteen signed bytes, from lane kLane on, as f32.
-template <int kLane, class D>
-HWY_INLINE hn::Vec<D> to_floats(D d, hn::Vec<hn::FixedTag<std::int8_t, kChunk> > v) {
-  const hn::RebindToSigned<D> di;
-  const hn::FixedTag<std::int8_t, 16> d16;
-  const hn::FixedTag<std::int8_t, 8> d8;
-  const hn::FixedTag<std::int8_t, 4> d4;
-  if constexpr (hn::MaxLanes(D()) >= 16) {
-    return hn::ConvertTo(d, hn::PromoteTo(di, v));
-  } else if constexpr (hn::MaxLanes(D()) == 8) {
-    return hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(d8, hn::ShiftRightBytes<kLane>(d16, v))));
-  } else {
-    return hn::ConvertTo(d,
-                         hn::PromoteTo(di, hn::LowerHalf(d4, hn::LowerHalf(d8, hn::ShiftRightBytes<kLane>(d16, v)))));
-  }
-}
-
-template <class F, class D, std::size_t... kPart>
-HWY_INLINE void store_parts(D d, hn::Vec<hn::FixedTag<std::int8_t, kChunk> > codes, Scale s, float* HWY_RESTRICT out,
-                            std::index_sequence<kPart...>) {
-  constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
-  const auto scale = hn::Set(d, s.scale);
-  const auto min = hn::Set(d, s.min);
-  const auto store = [&](auto values, int at) HWY_ATTR {
-    const auto product = hn::Mul(values, scale);
-    hn::StoreU(F::kCombine == Combine::sum ? hn::Add(product, min) : product, d, out + at);
+/// Sixteen pairs of bits from `from` on; the bits above a pair are whatever lay there.
+HWY_INLINE Bytes spread_pairs(const std::uint8_t* HWY_RESTRICT from) {
+  const Du8 d;
+  alignas(16) static constexpr std::uint8_t kByte[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  const auto four = hn::BitCast(d, hn::Set(hn::FixedTag<std::uint32_t, 4>(), load_u32(from)));
+  const Bytes v = hn::TableLookupBytes(four, hn::Load(d, kByte));
+  const auto in_each_word = [&](std::uint32_t bytes) HWY_ATTR {
+    return hn::MaskFromVec(hn::BitCast(d, hn::Set(hn::FixedTag<std::uint32_t, 4>(), bytes)));
   };
-  (store(to_floats<static_cast<int>(kPart) * kLanes>(d, codes), static_cast<int>(kPart) * kLanes), ...);
+  const Bytes nibble = hn::IfThenElse(in_each_word(0xffff0000u), move_bits<-4>(v), v);
+  return hn::IfThenElse(in_each_word(0xff00ff00u), move_bits<-2>(nibble), nibble);
 }
 
-template <class F, int kRun, int kFirst>
-HWY_INLINE void decode_chunk(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out) {
-  constexpr Run kThis = F::run(kRun);
+/// Sixteen codes of a plane from value kFirst of its run on, moved up by kUp bits. Bits around them are cleared where
+/// kMasked says so.
+template <class PlaneOf, int kFirst, int kUp, bool kMasked>
+HWY_INLINE Bytes unpack(const std::uint8_t* HWY_RESTRICT block) {
+  constexpr Plane kPlane = PlaneOf::plane();
+  constexpr auto kMask = static_cast<std::uint8_t>(((1u << kPlane.bits) - 1u) << kUp);
   const Du8 d;
-  const hn::FixedTag<std::int8_t, kChunk> di8;
-  Bytes codes = unpack(block, Low<F, kRun, kFirst>());
-  if constexpr (kThis.high.bits != 0) {
-    const Bytes high = unpack(block, High<F, kRun, kFirst>());
-    codes = hn::Or(codes, hn::BitCast(d, hn::ShiftLeft<kThis.low.bits>(hn::BitCast(Du16(), high))));
+  Bytes v;
+  if constexpr (kPlane.packing == Packing::bytes) {
+    v = move_bits<kUp - kPlane.shift>(hn::LoadU(d, block + kPlane.at + kFirst));
+  } else if constexpr (kPlane.packing == Packing::halves) {
+    static_assert(kUp == 0);
+    const Bytes eight = hn::ZeroExtendVector(d, hn::LoadU(hn::Half<Du8>(), block + kPlane.at));
+    v = hn::ConcatLowerLower(d, move_bits<-4>(eight), eight);
+  } else if constexpr (kPlane.bits == 1) {
+    return spread_bits(block + kPlane.at + kFirst / 8, kMask);
+  } else {
+    static_assert(kPlane.bits == 2 && kUp == 0);
+    v = spread_pairs(block + kPlane.at + kFirst / 4);
   }
+  return kMasked && kPlane.bits < 8 ? hn::And(v, hn::Set(d, kMask)) : v;
+}
+
+template <class F, int kRun>
+struct LowOf {
+  static constexpr Plane plane() { return F::run(kRun).low; }
+};
+template <class F, int kRun>
+struct HighOf {
+  static constexpr Plane plane() { return F::run(kRun).high; }
+};
+
+/// Sixteen codes of a run. Without kMasked, bits above the code may be anything.
+template <class F, int kRun, int kFirst, bool kMasked>
+HWY_INLINE Bytes unpack_codes(const std::uint8_t* HWY_RESTRICT block) {
+  constexpr Run kThis = F::run(kRun);
+  if constexpr (kThis.high.bits == 0) {
+    return unpack<LowOf<F, kRun>, kFirst, 0, kMasked>(block);
+  } else {
+    constexpr auto kHighMask = static_cast<std::uint8_t>(((1u << kThis.high.bits) - 1u) << kThis.low.bits);
+    const Bytes low = unpack<LowOf<F, kRun>, kFirst, 0, true>(block);
+    // Or and mask are one instruction on some targets.
+    const Bytes high = unpack<HighOf<F, kRun>, kFirst, kThis.low.bits, false>(block);
+    return hn::OrAnd(low, high, hn::Set(Du8(), kHighMask));
+  }
+}
+
+template <class F, std::size_t... kPart>
+HWY_INLINE void store_parts(hn::Vec<Di8> codes, Scale s, float* HWY_RESTRICT out, std::index_sequence<kPart...>) {
+  const Df d;
+  const auto scales = hn::Set(d, s.scale), mins = hn::Set(d, s.min);
+  const auto store = [&](auto values, std::size_t at) HWY_ATTR {
+    const auto product = hn::Mul(values, scales);
+    hn::StoreU(F::kCombine == Combine::sum ? hn::Add(product, mins) : product, d, out + at);
+  };
+  (store(bytes_to_floats<kPart * kLanes>(d, codes), kPart * kLanes), ...);
+}
+
+/// Sixteen values by arithmetic on their codes.
+template <class F, int kRun, int kFirst>
+HWY_INLINE void compute_chunk(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out) {
+  const Du8 d;
+  Bytes codes = unpack_codes<F, kRun, kFirst, true>(block);
   if constexpr (F::kCombine == Combine::table) {
-    codes = hn::BitCast(d, hn::TableLookupBytes(hn::LoadU(di8, F::kCodes), hn::BitCast(di8, codes)));
-  } else if constexpr (F::kCombine == Combine::product && !requires { F::kSigned; }) {
+    codes = hn::TableLookupBytes(hn::BitCast(d, hn::LoadU(Di8(), F::kCodes)), codes);
+  } else if constexpr (F::kCombine == Combine::product) {
     codes = hn::Sub(codes, hn::Set(d, static_cast<std::uint8_t>(F::kBias)));
   }
-  const hn::CappedTag<float, kChunk> df;
-  store_parts<F>(df, hn::BitCast(di8, codes), s, out, std::make_index_sequence<kChunk / hn::MaxLanes(df)>());
+  store_parts<F>(hn::BitCast(Di8(), codes), s, out, std::make_index_sequence<kChunk / kLanes>());
 }
 
+#if HWY_TARGET == HWY_AVX3
+
+/// Sixteen values that follow the code's lowest bits, whatever the bits above.
+template <class F>
+struct alignas(64) CodeValues {
+  float of[16];
+  constexpr CodeValues() : of{} {
+    for (int i = 0; i < 16; ++i) of[i] = code_value<F>(i % (1 << kCodeBits<F>));
+  }
+};
+template <class F>
+inline constexpr CodeValues<F> kCodeValues{};
+
+/// A run of few codes has few values: compute those, in one register, and pick from them by code.
+template <class F, int kRun, int kFirst>
+HWY_INLINE void pick_chunk(const std::uint8_t* HWY_RESTRICT block, hn::Vec<Df> values, float* HWY_RESTRICT out) {
+  const Df d;
+  const hn::RebindToUnsigned<Df> du;
+  constexpr Plane kLow = F::run(kRun).low;
+  hn::Vec<decltype(du)> codes;
+  if constexpr (kLow.packing == Packing::bits && F::run(kRun).high.bits == 0) {
+    const std::uint8_t* from = block + kLow.at + kFirst * kLow.bits / 8;
+    const auto word = hn::Set(du, kLow.bits == 1 ? load_u16(from) : load_u32(from));
+    codes = hn::Shr(word, hn::Mul(hn::Iota(du, 0), hn::Set(du, kLow.bits)));
+  } else {
+    codes = hn::PromoteTo(du, unpack_codes<F, kRun, kFirst, false>(block));
+  }
+  // Not IndicesFromVec: that asserts indices below 16, of which the permutation reads the lowest four bits only.
+  hn::StoreU(hn::TableLookupLanes(values, hn::Indices512<float>{codes.raw}), d, out);
+}
 #endif
 
 template <class F, int kRun>
-HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, float* HWY_RESTRICT out) {
-  const Scale s = F::scale(block, kRun);
+HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out) {
   static_assert(F::kRunLength == kChunk || F::kRunLength == 2 * kChunk);
-#if HWY_TARGET == HWY_SCALAR
-  for (int first = 0; first < F::kRunLength; first += kChunk)
-    decode_chunk<F>(block, F::run(kRun), first, s, out + first);
-#else
-  decode_chunk<F, kRun, 0>(block, s, out);
-  if constexpr (F::kRunLength == 2 * kChunk) decode_chunk<F, kRun, kChunk>(block, s, out + kChunk);
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kCodeBits<F> <= 4) {
+    const Df d;
+    auto values = hn::Mul(hn::Load(d, kCodeValues<F>.of), hn::Set(d, s.scale));
+    if constexpr (F::kCombine == Combine::sum) values = hn::Add(values, hn::Set(d, s.min));
+    pick_chunk<F, kRun, 0>(block, values, out);
+    if constexpr (F::kRunLength == 2 * kChunk) pick_chunk<F, kRun, kChunk>(block, values, out + kChunk);
+    return;
+  }
 #endif
+  compute_chunk<F, kRun, 0>(block, s, out);
+  if constexpr (F::kRunLength == 2 * kChunk) compute_chunk<F, kRun, kChunk>(block, s, out + kChunk);
 }
+#endif
 
 template <class F, std::size_t... kRun>
 HWY_INLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, float* HWY_RESTRICT out,
                              std::index_sequence<kRun...>) {
-  (decode_run<F, static_cast<int>(kRun)>(block, out + kRun * F::kRunLength), ...);
+  const Scales<F> scales(block);
+  (decode_run<F, static_cast<int>(kRun)>(block, scales[kRun], out + kRun * F::kRunLength), ...);
 }
 
+// Flattened: a scale that the compiler leaves in a function of its own is a call every sixteen values.
 template <class F>
-void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out) {
+HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
+                               float* HWY_RESTRICT out) {
   for (std::int64_t i = 0; i < block_count; ++i) {
-    decode_block<F>(blocks + i * F::kBlockBytes, out + i * F::kBlockValues,
-                    std::make_index_sequence<F::kBlockValues / F::kRunLength>());
+    decode_block<F>(blocks + i * F::kBlockBytes, out + i * F::kBlockValues, std::make_index_sequence<kRuns<F>>());
   }
 }
 

@@ -17,6 +17,8 @@ using BlocksFn = void (*)(const std::uint8_t* blocks, std::int64_t block_count, 
 using FlatFn = void (*)(const nibble_weight& w, std::int64_t first, std::int64_t count, float* out);
 /// Rounds f32 to a 16-bit type, to nearest even.
 using RoundFn = void (*)(const float* from, std::int64_t count, std::uint8_t* to);
+/// Copies bytes past the caches. Neither address need be aligned.
+using StreamFn = void (*)(const std::uint8_t* from, std::int64_t bytes, std::uint8_t* to);
 
 // Each answers nullptr for a format that is another engine's.
 BlocksFn runs_decoder(Target target, nibble_format format);
@@ -25,6 +27,7 @@ BlocksFn base3_decoder(Target target, nibble_format format);
 BlocksFn element_decoder(Target target, nibble_format format);
 FlatFn flat_decoder(Target target, nibble_format format);
 RoundFn rounder(Target target, nibble_format type);
+StreamFn streamer(Target target);
 
 }  // namespace nibble::cpu
 
