@@ -8,6 +8,7 @@
 #include "backends/cpu/targets.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace nibble::cpu {
 
@@ -30,6 +31,16 @@ struct DecodeTable {
 
 /// The processor must have the target's instructions (detected_isa).
 const DecodeTable& decode_table(Target target);
+
+/// Writes f32 values as `type`, which is f32, f16 or bf16: one rounding. `to` need not be aligned.
+inline void round_to(const DecodeTable& table, nibble_format type, const float* from, std::int64_t count,
+                     std::uint8_t* to) {
+  if (type == NIBBLE_F32) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof *from);
+  } else {
+    (type == NIBBLE_F16 ? table.to_f16 : table.to_bf16)(from, count, to);
+  }
+}
 
 }  // namespace nibble::cpu
 

@@ -63,14 +63,13 @@ void decode_piece(const Work& work, std::int64_t row, std::int64_t first, std::i
     return;
   }
   alignas(64) std::array<float, kTile> tile;
-  const auto round = dst.format == NIBBLE_F16 ? table.to_f16 : table.to_bf16;
   for (std::int64_t done = 0; done < count; done += kTile) {
     const std::int64_t n = std::min(kTile, count - done);
     table.decode_row(r.weight, i1, i2, i3, first + done, n, tile.data());
     if (is_f32) {
       table.stream(reinterpret_cast<const std::uint8_t*>(tile.data()), 4 * n, out + 4 * done);
     } else {
-      round(tile.data(), n, out + 2 * done);
+      round_to(table, dst.format, tile.data(), n, out + 2 * done);
     }
   }
   if (past_caches) hwy::FlushStream();

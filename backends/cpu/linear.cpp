@@ -6,8 +6,6 @@
 #include "backends/cpu/threads.h"
 #include "core/decode.h"
 
-#include <algorithm>
-
 namespace nibble::cpu {
 namespace {
 
@@ -34,11 +32,7 @@ Product product_of(const nibble_request& r, Target target) {
       for (std::int64_t i = 0; i < count; ++i) sums[i] += load_element(r.bias.format, bias + i * r.bias.byte_stride[0]);
     }
     std::uint8_t* out = bytes_of(dst) + m * dst.byte_stride[1] + n * dst.byte_stride[0];
-    if (dst.format == NIBBLE_F32) {
-      std::copy_n(sums, count, reinterpret_cast<float*>(out));
-    } else {
-      (dst.format == NIBBLE_F16 ? table.to_f16 : table.to_bf16)(sums, count, out);
-    }
+    round_to(table, dst.format, sums, count, out);
   };
   return p;
 }

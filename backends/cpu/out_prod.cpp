@@ -11,18 +11,6 @@
 namespace nibble::cpu {
 namespace {
 
-/// Adds what was there where the request accumulates, rounds, and writes one row's part.
-void store_sums(const DecodeTable& table, const nibble_tensor& dst, std::uint8_t* out, std::int64_t count, float* sums,
-                bool accumulate) {
-  const std::int64_t size = dst.byte_stride[0];
-  for (std::int64_t i = 0; accumulate && i < count; ++i) sums[i] += load_element(dst.format, out + i * size);
-  if (dst.format == NIBBLE_F32) {
-    std::copy_n(sums, count, reinterpret_cast<float*>(out));
-  } else {
-    (dst.format == NIBBLE_F16 ? table.to_f16 : table.to_bf16)(sums, count, out);
-  }
-}
-
 /// The product of one slice of the weight with all that is multiplied by it: tokens x repeats.
 Product product_of(const nibble_request& r, Target target, std::int64_t w2, std::int64_t w3) {
   const DecodeTable& table = decode_table(target);
@@ -52,7 +40,11 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
   p.activation_type = src1.format;
   p.finish = [&r, &dst, &table, offset](std::int64_t m, std::int64_t n, std::int64_t count, float* sums) {
     std::uint8_t* out = bytes_of(dst) + offset(m, dst.byte_stride[1], dst) + n * dst.byte_stride[0];
-    store_sums(table, dst, out, count, sums, (r.flags & NIBBLE_FLAG_ACCUMULATE) != 0);
+    const bool accumulate = (r.flags & NIBBLE_FLAG_ACCUMULATE) != 0;
+    for (std::int64_t i = 0; accumulate && i < count; ++i) {
+      sums[i] += load_element(dst.format, out + i * dst.byte_stride[0]);
+    }
+    round_to(table, dst.format, sums, count, out);
   };
   return p;
 }

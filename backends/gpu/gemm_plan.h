@@ -38,6 +38,19 @@ struct Pieces {
   [[nodiscard]] std::uint64_t total() const { return scratch + scales + sums + decoded + packed; }
 };
 
+/// The bytes that query plans with.
+constexpr std::uint64_t workspace_limit(const nibble_request& r) {
+  return r.workspace_limit_bytes != 0 ? r.workspace_limit_bytes : kDefaultWorkspaceBytes;
+}
+
+/// The plan that query answered for, as it is, so that equal calls are cut alike; cut anew where less memory came.
+template <class Plan>
+Plan plan_within(Plan (*make)(const GemmEngine&, const nibble_request&, std::uint64_t), const GemmEngine& engine,
+                 const nibble_request& r, std::uint64_t workspace_bytes) {
+  const Plan plan = make(engine, r, workspace_limit(r));
+  return plan.pieces.total() <= workspace_bytes ? plan : make(engine, r, workspace_bytes);
+}
+
 /// Addresses of the pieces.
 struct Carved {
   Carved(const Pieces& pieces, void* workspace);

@@ -184,9 +184,8 @@ LinearPlan plan_linear(const GemmEngine& engine, const nibble_request& r, std::u
 }
 
 nibble_status query_linear(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need) {
-  const std::uint64_t limit = r.workspace_limit_bytes != 0 ? r.workspace_limit_bytes : kDefaultWorkspaceBytes;
   need->minimum_bytes = linear_least_bytes(engine, r);
-  need->bytes = std::max(plan_linear(engine, r, limit).pieces.total(), need->minimum_bytes);
+  need->bytes = std::max(plan_linear(engine, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
   need->alignment = kPieceAlignment;
   return NIBBLE_OK;
 }
@@ -195,10 +194,7 @@ nibble_status run_linear(const GemmEngine& engine, const nibble_request& r, void
                          std::uint64_t workspace_bytes, Stream stream, nibble_text* why) {
   if (element_count(r.dst) == 0) return NIBBLE_OK;
   if (nothing_to_sum(r)) return sum_of_nothing(r, stream, why);
-  // What query answered for is taken as it is, so that equal calls are cut alike; less memory is cut anew.
-  const std::uint64_t limit = r.workspace_limit_bytes != 0 ? r.workspace_limit_bytes : kDefaultWorkspaceBytes;
-  LinearPlan plan = plan_linear(engine, r, limit);
-  if (plan.pieces.total() > workspace_bytes) plan = plan_linear(engine, r, workspace_bytes);
+  const LinearPlan plan = plan_within(plan_linear, engine, r, workspace_bytes);
   return Run(engine, r, plan, workspace, stream, why).all();
 }
 

@@ -263,9 +263,8 @@ OutProdPlan plan_out_prod(const GemmEngine& engine, const nibble_request& r, std
 }
 
 nibble_status query_out_prod(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need) {
-  const std::uint64_t limit = r.workspace_limit_bytes != 0 ? r.workspace_limit_bytes : kDefaultWorkspaceBytes;
   need->minimum_bytes = out_prod_least_bytes(engine, r);
-  need->bytes = std::max(plan_out_prod(engine, r, limit).pieces.total(), need->minimum_bytes);
+  need->bytes = std::max(plan_out_prod(engine, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
   need->alignment = kPieceAlignment;
   return NIBBLE_OK;
 }
@@ -274,10 +273,7 @@ nibble_status run_out_prod(const GemmEngine& engine, const nibble_request& r, vo
                            std::uint64_t workspace_bytes, Stream stream, nibble_text* why) {
   if (element_count(r.dst) == 0) return NIBBLE_OK;
   if (r.weight.packed.shape[1] == 0) return sum_of_nothing(r, stream, why);
-  // What query answered for is taken as it is, so that equal calls are cut alike; less memory is cut anew.
-  const std::uint64_t limit = r.workspace_limit_bytes != 0 ? r.workspace_limit_bytes : kDefaultWorkspaceBytes;
-  OutProdPlan plan = plan_out_prod(engine, r, limit);
-  if (plan.pieces.total() > workspace_bytes) plan = plan_out_prod(engine, r, workspace_bytes);
+  const OutProdPlan plan = plan_within(plan_out_prod, engine, r, workspace_bytes);
   return Run(engine, r, plan, workspace, stream, why).all();
 }
 
