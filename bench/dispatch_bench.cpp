@@ -1,6 +1,6 @@
 // What dispatch costs: a repeated call, a kept plan, a new decision. The kernel's own work is 32 values of f32.
 // Apart from the kernels' benchmarks because here the kernel is what must not matter.
-#include "fixtures.h"
+#include <nibble/nibble.hpp>
 
 #include <benchmark/benchmark.h>
 

@@ -434,6 +434,19 @@ class Answers(CommandTest):
         self.assertEqual(len(markdown.splitlines()), 4 + len(rows))
         self.assertIn("q4_k", self.nibble("ops").stdout)
 
+    def test_the_support_table_is_fresh(self):
+        """docs/support.md is the answer of a build with every back end; a build with fewer has fewer columns."""
+        def columns(text):
+            rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+            return {head: cells for head, *cells in zip(*rows)}
+        kept = columns((DATA.parents[1] / "docs/support.md").read_text())
+        made = columns(self.nibble("ops", "--markdown").stdout)
+        self.assertLessEqual({"op", "format", "reference", "cpu"}, made.keys())
+        again = "stale: run scripts/support_table"
+        for head, cells in made.items():
+            self.assertEqual(kept.get(head), cells, f"docs/support.md, column {head}: {again}")
+        self.assertLessEqual(kept.keys() - made.keys(), {"cuda", "cuda_sm103", "hip"}, again)
+
     def test_help_and_version(self):
         self.assertRegex(self.nibble("--version").stdout, r"^nibble \d+\.\d+\.\d+\n$")
         self.assertIn("Exit status", self.nibble("--help").stdout)
