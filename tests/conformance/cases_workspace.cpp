@@ -17,6 +17,30 @@ constexpr struct {
               {"limited", RunOptions::Workspace::limited},
               {"library", RunOptions::Workspace::library}};
 
+/// An output head's sum in the smallest pieces: a wrong offset of a block, or a block that overwrites, cannot hide.
+void add_deep(Suite& suite) {
+  struct Budget {
+    const char* name;
+    RunOptions options;
+    std::int64_t k;
+  };
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  const Budget budgets[] = {
+      {"1mib", {.workspace = RunOptions::Workspace::best, .limit_bytes = kMiB}, suite.reduced() ? 6000 : 600000},
+      {"minimum", {.workspace = RunOptions::Workspace::minimum}, suite.reduced() ? 600 : 20000}};
+  for (const Budget& budget : budgets) {
+    for (const Format format : {NIBBLE_Q4_K, NIBBLE_Q8_0}) {
+      for (const bool transposed : {false, true}) {
+        const OutProdCase c = {
+            .kind = {format, false}, .columns = 256, .k = budget.k, .tokens = 3, .transposed = transposed};
+        suite.add(
+            NIBBLE_OP_OUT_PROD, {"workspace", test::label(c.kind), fmt::format("{}_{}", budget.name, name_of(c))},
+            [c] { return build_out_prod(c); }, budget.options);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void add_workspace_cases(Suite& suite) {
@@ -34,6 +58,7 @@ void add_workspace_cases(Suite& suite) {
           [l] { return build_linear(l); }, options);
     }
   }
+  add_deep(suite);
 }
 
 }  // namespace nibble::conformance

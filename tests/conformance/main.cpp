@@ -44,7 +44,7 @@ int run(const std::string& program) {
     return fail(fmt::format("NIBBLE_CONFORMANCE={}: expected full or reduced", mode));
   const std::string given = variable("NIBBLE_TEST_DATA");
   const std::string data = given.empty() ? NIBBLE_TEST_DATA : given;
-  auto expected = ExpectedFailures::read(given.empty() ? NIBBLE_EXPECTED_FAILURES : given + "/expected_failures.txt");
+  auto expected = ExpectedFailures::read(data + "/expected_failures.txt");
   if (!expected) return fail(expected.status().message());
   const auto registry = Registry::create();
   if (!registry) return fail(registry.status().message());

@@ -92,9 +92,8 @@ class Runner {
  public:
   Runner(const RowOnDevice& row, const Problem& problem, const RunOptions& options)
       : row_(row), problem_(problem), options_(options), request_(problem.request), inputs_(row, problem, request_) {
-    constexpr std::uint64_t kMostWorkspace = std::uint64_t{64} << 20;  // it is filled with poison before every run
     request_.math = row.kernel->math;
-    request_.workspace_limit_bytes = kMostWorkspace;
+    request_.workspace_limit_bytes = options.limit_bytes;
     request_.threads = options.threads;
     request_.dst.device_type = row.device.type;
     request_.dst.device_index = row.device.index;

@@ -33,6 +33,7 @@ struct RunOptions {
     library   ///< the library's
   };
   Workspace workspace = Workspace::best;
+  std::uint64_t limit_bytes = std::uint64_t{64} << 20;  ///< the request's; small, since it is poisoned before each run
   std::uint32_t threads = 0;
   int runs = 1;  ///< each must give the first one's bits
 };
