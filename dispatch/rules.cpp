@@ -22,10 +22,19 @@ constexpr When kNestedOnSm103{.device = NIBBLE_DEVICE_CUDA,
                               .nested = When::Nested::yes,
                               .nested_block_size = 256};
 
+constexpr const char* kScalesInThePass =
+    "it rebuilds nested scales inside the value pass and is tuned for this chip alone";
+
+// The first whose row fits is taken: for products, the one of the class that is asked and of dst's shape.
 constexpr Rule kRules[] = {
     // op | when | prefer | because
-    {NIBBLE_OP_DEQUANTIZE, kNestedOnSm103, "cuda_sm103.dequantize.nested",
-     "it rebuilds nested scales inside the value pass and is tuned for exactly this chip"},
+    {NIBBLE_OP_DEQUANTIZE, kNestedOnSm103, "cuda_sm103.dequantize.nested", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.row_blocks", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.row_blocks.f32", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.whole", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.whole.f32", kScalesInThePass},
+    {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks", kScalesInThePass},
+    {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.f32", kScalesInThePass},
 };
 
 }  // namespace

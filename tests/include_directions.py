@@ -17,7 +17,7 @@ ALLOWED = {
     "backends/cpu": ["core"],
     "backends/gpu": ["core"],
     "backends/cuda": ["core", "backends/gpu"],
-    "backends/cuda_sm103": ["core", "backends/gpu"],
+    "backends/cuda_sm103": ["core", "backends/gpu", "backends/cuda"],
     "backends/hip": ["core", "backends/gpu"],
     "tools": [],
     "bench": [],

@@ -119,8 +119,9 @@ nibble_status copy_on_device_async(void* dst, const void* src, std::uint64_t byt
                  why);
 }
 
-nibble_status copy_rows_async(void* dst, std::uint64_t dst_stride_bytes, const void* src, std::uint64_t src_stride_bytes,
-                              std::uint64_t row_bytes, std::uint64_t rows, Stream stream, nibble_text* why) {
+nibble_status copy_rows_async(void* dst, std::uint64_t dst_stride_bytes, const void* src,
+                              std::uint64_t src_stride_bytes, std::uint64_t row_bytes, std::uint64_t rows,
+                              Stream stream, nibble_text* why) {
   return checked(cudaMemcpy2DAsync(dst, dst_stride_bytes, src, src_stride_bytes, row_bytes, rows,
                                    cudaMemcpyDeviceToDevice, native(stream)),
                  "copying rows on the device", why);
@@ -162,7 +163,8 @@ nibble_status resident_blocks(const void* kernel, std::uint32_t threads, std::ui
   return checked(error, "asking how many blocks a kernel runs at once", why);
 }
 
-nibble_status launch_kernel(const void* kernel, const Launch& shape, void** arguments, Stream stream, nibble_text* why) {
+nibble_status launch_kernel(const void* kernel, const Launch& shape, void** arguments, Stream stream,
+                            nibble_text* why) {
   if (shape.blocks == 0) return NIBBLE_OK;
   const dim3 grid(static_cast<unsigned>(std::min(shape.blocks, kMostBlocks)));
   const cudaError_t error =

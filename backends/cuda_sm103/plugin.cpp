@@ -1,21 +1,26 @@
-// The kernel that rebuilds nested scales inside the value pass, as a back end of its own.
+// The kernels that rebuild nested scales inside the value pass, as a back end of its own.
 // Apart from the generic CUDA plugin so that building this one changes nothing in that one.
 #include <nibble/tensor.hpp>
 
 #include "backends/gpu/decode.h"
 #include "backends/gpu/device_code.h"
 #include "backends/gpu/engines.h"
+#include "backends/gpu/product_rows.h"
 #include "backends/gpu/text.h"
 
+#if NIBBLE_HAVE_CUBLAS
+#include "backends/cuda/blas.h"
+#endif
+
+#include <array>
 #include <iterator>
 
 namespace nibble::cuda_sm103 {
 namespace {
 
 constexpr nibble_format kFormats[] = {NIBBLE_NF4, NIBBLE_FP4};
-constexpr nibble_format kTypes[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16};
 
-// Needs alone. Which chip and which nested block size it is preferred for is a rule's business.
+// Needs alone. Which chip and which nested block size they are preferred for is a rule's business.
 nibble_status supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r, nibble_text* why) {
   if (!nested(r->weight))
     return gpu::fail(why, NIBBLE_UNSUPPORTED, "the weight's statistics are plain: expected nested");
@@ -40,23 +45,53 @@ nibble_status device_caps(std::int32_t device, nibble_caps* out, nibble_text* wh
   return gpu::qualified_caps(device, gpu::a_nested_kernel(), out, why);
 }
 
-constexpr nibble_kernel kNested = {.struct_size = sizeof(nibble_kernel),
-                                   .op = NIBBLE_OP_DEQUANTIZE,
-                                   .name = "cuda_sm103.dequantize.nested",
-                                   .tier = NIBBLE_TIER_BY_RULE,
-                                   .rank = 0,
-                                   .math = NIBBLE_MATH_DEFAULT,
-                                   .device_type = NIBBLE_DEVICE_CUDA,
-                                   .isa = 0,
-                                   .formats = kFormats,
-                                   .format_count = std::size(kFormats),
-                                   .types = kTypes,
-                                   .type_count = std::size(kTypes),
-                                   .self = nullptr,
-                                   .supports = supports,
-                                   .query = query,
-                                   .execute = execute};
-constexpr const nibble_kernel* kRows[] = {&kNested};
+constexpr gpu::Standing kByRule = {NIBBLE_TIER_BY_RULE, 0};
+
+constexpr nibble_kernel kDequantize = {.struct_size = sizeof(nibble_kernel),
+                                       .op = NIBBLE_OP_DEQUANTIZE,
+                                       .name = "cuda_sm103.dequantize.nested",
+                                       .tier = kByRule.tier,
+                                       .rank = kByRule.rank,
+                                       .math = NIBBLE_MATH_DEFAULT,
+                                       .device_type = NIBBLE_DEVICE_CUDA,
+                                       .isa = 0,
+                                       .formats = kFormats,
+                                       .format_count = std::size(kFormats),
+                                       .types = gpu::kResultTypes,
+                                       .type_count = std::size(gpu::kResultTypes),
+                                       .self = nullptr,
+                                       .supports = supports,
+                                       .query = query,
+                                       .execute = execute};
+
+// The products decode with the same kernel and are otherwise the generic back end's.
+#if NIBBLE_HAVE_CUBLAS
+using gpu::Product;
+constexpr Product kMatrixF32{{&cuda::kBlasF32, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
+constexpr Product kMatrixTf32{{&cuda::kBlasTf32, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
+constexpr Product kBatchF32{{&cuda::kBlasF32, &gpu::kNestedDecoder}, Product::Shape::batch, true};
+constexpr Product kBatchTf32{{&cuda::kBlasTf32, &gpu::kNestedDecoder}, Product::Shape::batch, true};
+
+constexpr nibble_kernel row(nibble_op op, const char* name, nibble_math math, const Product& self) {
+  return gpu::product_row(op, name, kByRule, math, NIBBLE_DEVICE_CUDA, kFormats, self);
+}
+constexpr nibble_kernel kProducts[] = {
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks", NIBBLE_MATH_TF32, kMatrixTf32),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks.f32", NIBBLE_MATH_F32, kMatrixF32),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole", NIBBLE_MATH_TF32, kBatchTf32),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole.f32", NIBBLE_MATH_F32, kBatchF32),
+    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks", NIBBLE_MATH_TF32, kMatrixTf32),
+    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks.f32", NIBBLE_MATH_F32, kMatrixF32),
+};
+#else
+constexpr std::array<nibble_kernel, 0> kProducts = {};
+#endif
+
+constexpr auto kRows = [] {
+  std::array<const nibble_kernel*, 1 + std::size(kProducts)> rows = {&kDequantize};
+  for (std::size_t i = 0; i < std::size(kProducts); ++i) rows[1 + i] = &kProducts[i];
+  return rows;
+}();
 
 constexpr nibble_plugin kPlugin = {.struct_size = sizeof(nibble_plugin),
                                    .abi_major = NIBBLE_ABI_MAJOR,
@@ -64,8 +99,8 @@ constexpr nibble_plugin kPlugin = {.struct_size = sizeof(nibble_plugin),
                                    .device_type = NIBBLE_DEVICE_CUDA,
                                    .name = "cuda_sm103",
                                    .version = NIBBLE_VERSION,
-                                   .kernels = kRows,
-                                   .kernel_count = std::size(kRows),
+                                   .kernels = kRows.data(),
+                                   .kernel_count = kRows.size(),
                                    .open = nullptr,
                                    .device_count = gpu::device_count,
                                    .device_caps = device_caps,

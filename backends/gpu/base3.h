@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads, kResident) base3_kernel(Tiles tiles)
   const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);
   stage_blocks<F>(tiles, tile, blocks);
   __syncthreads();
-  store_tile<Out>(tile, [&](int step, float (&out)[N]) {
+  store_tile<Out>(tile, [&](int step, float(&out)[N]) {
     const std::uint8_t* block = blocks + (step / F::kBlockValues + first / F::kBlockValues) * F::kBlockBytes;
     decode_base3<F, N>(block, first % F::kBlockValues, F::scale(block), out);
   });

@@ -194,8 +194,7 @@ struct alignas(16) Word32 {
   std::uint32_t w[8];
 };
 template <int kBytes, int N>
-using ElementWord =
-    std::conditional_t<kBytes * N == 32, Word32, std::conditional_t<kBytes * N == 16, Word16, Word8>>;
+using ElementWord = std::conditional_t<kBytes * N == 32, Word32, std::conditional_t<kBytes * N == 16, Word16, Word8>>;
 
 /// A format gives its value by the element's bytes; their order in a word is the same on host and device.
 template <class F, int N>
@@ -214,8 +213,8 @@ NIBBLE_HD inline void decode_elements(const ElementWord<F::kBlockBytes, N>& x, f
 
 /// N codes as they lie in memory.
 template <int kBits, int N>
-using CodeWord = std::conditional_t<kBits * N == 64, Word8,
-                                    std::conditional_t<kBits * N == 32, std::uint32_t, std::uint16_t>>;
+using CodeWord =
+    std::conditional_t<kBits * N == 64, Word8, std::conditional_t<kBits * N == 32, std::uint32_t, std::uint16_t>>;
 
 /// Code i of a word; of two codes in a byte the first is the high one.
 template <int kBits>

@@ -31,12 +31,21 @@ nibble_status decode_rows(const nibble_weight& w, std::int64_t i1_first, std::in
 nibble_status decode_tensor(const nibble_weight& w, const nibble_tensor& dst, const float* scales, Stream stream,
                             nibble_text* why);
 
-// The same for nested NF4 and FP4 in one launch without rebuilt scales: each is made where it is used. Defined only in
-// plugins that compile decode_nested.cpp.
-nibble_status decode_rows_nested(const nibble_weight& w, std::int64_t i1_first, std::int64_t i1_count, std::int64_t i2,
-                                 std::int64_t i3, nibble_format to, void* out, std::int64_t out_row_stride_elements,
-                                 Stream stream, nibble_text* why);
+/// The same for nested NF4 and FP4 in one launch without rebuilt scales: each is made where it is used. Defined only in
+/// plugins that compile decode_nested.cpp.
 nibble_status decode_tensor_nested(const nibble_weight& w, const nibble_tensor& dst, Stream stream, nibble_text* why);
+
+/// How the products get at a weight's rows: the functions above, or others that give the same bits. Static data.
+struct WeightDecoder {
+  std::uint64_t (*scales_bytes)(const nibble_weight&);
+  nibble_status (*rebuild_scales)(const nibble_weight&, float* out, Stream, nibble_text* why);
+  nibble_status (*rows)(const nibble_weight&, std::int64_t i1_first, std::int64_t i1_count, std::int64_t i2,
+                        std::int64_t i3, nibble_format to, void* out, std::int64_t out_row_stride_elements,
+                        const float* scales, Stream, nibble_text* why);
+};
+inline constexpr WeightDecoder kTwoStepDecoder = {decode_scales_bytes, rebuild_scales, decode_rows};
+/// Nested weights alone, in one launch: no scales. In plugins that compile decode_nested.cpp.
+extern const WeightDecoder kNestedDecoder;
 
 }  // namespace nibble::gpu
 

@@ -104,7 +104,9 @@ struct AsBfloat16 {
 };
 struct AsFloat {
   static constexpr int kBytes = 4;
-  static NIBBLE_HD inline void store(std::uint8_t* at, float x) { std::memcpy(__builtin_assume_aligned(at, 4), &x, sizeof x); }
+  static NIBBLE_HD inline void store(std::uint8_t* at, float x) {
+    std::memcpy(__builtin_assume_aligned(at, 4), &x, sizeof x);
+  }
 };
 
 /// Values that one 16-byte store of an output type takes: what a thread decodes at a time.

@@ -11,7 +11,7 @@ namespace nibble::gpu {
 
 inline constexpr int kElementSteps = 4;
 template <class Out>
-inline constexpr int kElementTile = kThreads * kChunk<Out> * kElementSteps;
+inline constexpr int kElementTile = kThreads* kChunk<Out>* kElementSteps;
 
 /// Whole chunks: all loads of a thread are under way before the first is used.
 template <class F, class Out>

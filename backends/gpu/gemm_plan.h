@@ -3,6 +3,7 @@
 #ifndef NIBBLE_BACKENDS_GPU_GEMM_PLAN_H
 #define NIBBLE_BACKENDS_GPU_GEMM_PLAN_H
 
+#include "backends/gpu/decode.h"
 #include "backends/gpu/gemm.h"
 
 #include <nibble/tensor.hpp>
@@ -43,12 +44,18 @@ constexpr std::uint64_t workspace_limit(const nibble_request& r) {
   return r.workspace_limit_bytes != 0 ? r.workspace_limit_bytes : kDefaultWorkspaceBytes;
 }
 
+/// What a product runs on. Static data.
+struct ProductTools {
+  const GemmEngine* engine;
+  const WeightDecoder* decoder;
+};
+
 /// The plan that query answered for, as it is, so that equal calls are cut alike; cut anew where less memory came.
 template <class Plan>
-Plan plan_within(Plan (*make)(const GemmEngine&, const nibble_request&, std::uint64_t), const GemmEngine& engine,
+Plan plan_within(Plan (*make)(const ProductTools&, const nibble_request&, std::uint64_t), const ProductTools& tools,
                  const nibble_request& r, std::uint64_t workspace_bytes) {
-  const Plan plan = make(engine, r, workspace_limit(r));
-  return plan.pieces.total() <= workspace_bytes ? plan : make(engine, r, workspace_bytes);
+  const Plan plan = make(tools, r, workspace_limit(r));
+  return plan.pieces.total() <= workspace_bytes ? plan : make(tools, r, workspace_bytes);
 }
 
 /// Addresses of the pieces.

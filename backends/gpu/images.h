@@ -8,9 +8,10 @@
 
 namespace nibble::gpu {
 
-/// `list` is CMake's, with commas: "75-real,90-real,103,120-virtual". "-real" is machine code, which runs on its own major
-/// version's chips of the same or a later minor; "-virtual" is an intermediate form, which runs on every later chip;
-/// no suffix is both. A letter after the number ("90a") is that chip alone; "f" is its family, the same major version.
+/// `list` is CMake's, with commas: "75-real,90-real,103,120-virtual". "-real" is machine code, which runs on its own
+/// major version's chips of the same or a later minor; "-virtual" is an intermediate form, which runs on every later
+/// chip; no suffix is both. A letter after the number ("90a") is that chip alone; "f" is its family, the same major
+/// version.
 constexpr bool runs_on(std::string_view list, std::uint32_t major, std::uint32_t minor) {
   while (!list.empty()) {
     const std::size_t end = list.find(',');
@@ -18,7 +19,8 @@ constexpr bool runs_on(std::string_view list, std::uint32_t major, std::uint32_t
     list = end == std::string_view::npos ? std::string_view{} : list.substr(end + 1);
     std::uint32_t number = 0;
     std::size_t at = 0;
-    while (at < entry.size() && entry[at] >= '0' && entry[at] <= '9') number = number * 10 + static_cast<std::uint32_t>(entry[at++] - '0');
+    while (at < entry.size() && entry[at] >= '0' && entry[at] <= '9')
+      number = number * 10 + static_cast<std::uint32_t>(entry[at++] - '0');
     if (number == 0) continue;
     const std::uint32_t of_major = number / 10, of_minor = number % 10;
     const std::string_view rest = entry.substr(at);

@@ -2,8 +2,6 @@
 // Apart from the header, which names the numbers; here is where they come from.
 #include "backends/gpu/linear.h"
 
-#include "backends/gpu/decode.h"
-
 #include <algorithm>
 
 namespace nibble::gpu {
@@ -13,8 +11,8 @@ Operand src1_operand(const nibble_request& r) {
   return {.type = r.src1.format, .outer_stride = element_stride(r.src1, 1), .k_stride = element_stride(r.src1, 0)};
 }
 
-Operands operands_of(const GemmEngine& engine, const nibble_request& r) {
-  return choose_operands(engine, r, src1_operand(r), r.dst.shape[1], false);
+Operands operands_of(const ProductTools& tools, const nibble_request& r) {
+  return choose_operands(*tools.engine, r, src1_operand(r), r.dst.shape[1], false);
 }
 
 bool nothing_to_sum(const nibble_request& r) { return element_count(r.dst) == 0 || r.weight.packed.shape[0] == 0; }
@@ -40,13 +38,15 @@ std::int64_t wanted_tokens(const LinearPlan& p, const nibble_request& r, std::ui
 /// A run of one request: what stays the same over its blocks.
 class Run {
  public:
-  Run(const GemmEngine& engine, const nibble_request& r, const LinearPlan& plan, void* workspace, Stream stream,
+  Run(const ProductTools& tools, const nibble_request& r, const LinearPlan& plan, void* workspace, Stream stream,
       nibble_text* why)
-      : engine_(engine), r_(r), plan_(plan), carved_(plan.pieces, workspace), stream_(stream), why_(why) {}
+      : tools_(tools), r_(r), plan_(plan), carved_(plan.pieces, workspace), stream_(stream), why_(why) {}
 
   nibble_status all() {
     if (carved_.scales != nullptr) {
-      if (const nibble_status s = rebuild_scales(r_.weight, carved_.scales, stream_, why_); s != NIBBLE_OK) return s;
+      if (const nibble_status s = tools_.decoder->rebuild_scales(r_.weight, carved_.scales, stream_, why_);
+          s != NIBBLE_OK)
+        return s;
     }
     for (std::int64_t token = 0; token < r_.dst.shape[1]; token += plan_.tokens) {
       if (const nibble_status s = tile(token, std::min(plan_.tokens, r_.dst.shape[1] - token)); s != NIBBLE_OK)
@@ -105,8 +105,8 @@ class Run {
   }
 
   nibble_status decode(std::int64_t first, std::int64_t rows) {
-    return decode_rows(r_.weight, first, rows, 0, 0, NIBBLE_F32, carved_.decoded, plan_.decoded_row, carved_.scales,
-                       stream_, why_);
+    return tools_.decoder->rows(r_.weight, first, rows, 0, 0, NIBBLE_F32, carved_.decoded, plan_.decoded_row,
+                                carved_.scales, stream_, why_);
   }
 
   /// The sums into the workspace, then with the bias into dst, rounded once.
@@ -114,7 +114,7 @@ class Run {
     g.c = carved_.sums;
     g.c_stride = g.m;
     f.sums = carved_.sums;
-    if (const nibble_status s = multiply(engine_, g, carved_.scratch, stream_, why_); s != NIBBLE_OK) return s;
+    if (const nibble_status s = multiply(*tools_.engine, g, carved_.scratch, stream_, why_); s != NIBBLE_OK) return s;
     return finish(f, stream_, why_);
   }
 
@@ -124,10 +124,10 @@ class Run {
     g.c_stride = f.out_stride;
     g.add = f.bias != nullptr;
     if (const nibble_status s = g.add ? finish(f, stream_, why_) : NIBBLE_OK; s != NIBBLE_OK) return s;
-    return multiply(engine_, g, carved_.scratch, stream_, why_);
+    return multiply(*tools_.engine, g, carved_.scratch, stream_, why_);
   }
 
-  const GemmEngine& engine_;
+  const ProductTools& tools_;
   const nibble_request& r_;
   const LinearPlan& plan_;
   Carved carved_;
@@ -152,24 +152,24 @@ nibble_status sum_of_nothing(const nibble_request& r, Stream stream, nibble_text
 
 }  // namespace
 
-std::uint64_t linear_least_bytes(const GemmEngine& engine, const nibble_request& r) {
+std::uint64_t linear_least_bytes(const ProductTools& tools, const nibble_request& r) {
   if (nothing_to_sum(r)) return 0;
-  const Operands o = operands_of(engine, r);
+  const Operands o = operands_of(tools, r);
   const std::int64_t row = padded_row(r.weight.packed.shape[0]);
-  return aligned(engine.least_scratch_bytes) +
-         (o.decode ? aligned(decode_scales_bytes(r.weight)) + f32_piece(row) : 0) + (o.pack ? f32_piece(row) : 0) +
-         (o.stage ? f32_piece(1) : 0);
+  return aligned(tools.engine->least_scratch_bytes) +
+         (o.decode ? aligned(tools.decoder->scales_bytes(r.weight)) + f32_piece(row) : 0) +
+         (o.pack ? f32_piece(row) : 0) + (o.stage ? f32_piece(1) : 0);
 }
 
-LinearPlan plan_linear(const GemmEngine& engine, const nibble_request& r, std::uint64_t bytes) {
+LinearPlan plan_linear(const ProductTools& tools, const nibble_request& r, std::uint64_t bytes) {
   LinearPlan p;
   if (nothing_to_sum(r)) return p;
   const std::int64_t in = r.weight.packed.shape[0], out = r.dst.shape[0];
-  const std::uint64_t least = linear_least_bytes(engine, r);
-  p.operands = operands_of(engine, r);
+  const std::uint64_t least = linear_least_bytes(tools, r);
+  p.operands = operands_of(tools, r);
   p.decoded_row = padded_row(in);
-  p.pieces.scratch = scratch_share(engine, bytes > least ? bytes - least : 0);
-  p.pieces.scales = p.operands.decode ? aligned(decode_scales_bytes(r.weight)) : 0;
+  p.pieces.scratch = scratch_share(*tools.engine, bytes > least ? bytes - least : 0);
+  p.pieces.scales = p.operands.decode ? aligned(tools.decoder->scales_bytes(r.weight)) : 0;
   const std::uint64_t fixed = p.pieces.scratch + p.pieces.scales;
   p.tokens = wanted_tokens(p, r, bytes > fixed ? bytes - fixed : 0);
   for (;; p.tokens /= 2) {
@@ -183,19 +183,19 @@ LinearPlan plan_linear(const GemmEngine& engine, const nibble_request& r, std::u
   return p;
 }
 
-nibble_status query_linear(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need) {
-  need->minimum_bytes = linear_least_bytes(engine, r);
-  need->bytes = std::max(plan_linear(engine, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
+nibble_status query_linear(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need) {
+  need->minimum_bytes = linear_least_bytes(tools, r);
+  need->bytes = std::max(plan_linear(tools, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
   need->alignment = kPieceAlignment;
   return NIBBLE_OK;
 }
 
-nibble_status run_linear(const GemmEngine& engine, const nibble_request& r, void* workspace,
+nibble_status run_linear(const ProductTools& tools, const nibble_request& r, void* workspace,
                          std::uint64_t workspace_bytes, Stream stream, nibble_text* why) {
   if (element_count(r.dst) == 0) return NIBBLE_OK;
   if (nothing_to_sum(r)) return sum_of_nothing(r, stream, why);
-  const LinearPlan plan = plan_within(plan_linear, engine, r, workspace_bytes);
-  return Run(engine, r, plan, workspace, stream, why).all();
+  const LinearPlan plan = plan_within(plan_linear, tools, r, workspace_bytes);
+  return Run(tools, r, plan, workspace, stream, why).all();
 }
 
 }  // namespace nibble::gpu

@@ -17,12 +17,12 @@ struct LinearPlan {
 };
 
 /// The largest blocks that fit `bytes`; below linear_least_bytes, the least.
-LinearPlan plan_linear(const GemmEngine& engine, const nibble_request& r, std::uint64_t bytes);
+LinearPlan plan_linear(const ProductTools& tools, const nibble_request& r, std::uint64_t bytes);
 /// One output of one token at a time.
-std::uint64_t linear_least_bytes(const GemmEngine& engine, const nibble_request& r);
+std::uint64_t linear_least_bytes(const ProductTools& tools, const nibble_request& r);
 
-nibble_status query_linear(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need);
-nibble_status run_linear(const GemmEngine& engine, const nibble_request& r, void* workspace,
+nibble_status query_linear(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need);
+nibble_status run_linear(const ProductTools& tools, const nibble_request& r, void* workspace,
                          std::uint64_t workspace_bytes, Stream stream, nibble_text* why);
 
 }  // namespace nibble::gpu

@@ -2,8 +2,6 @@
 // Apart from the header, which names the numbers; here is where they come from.
 #include "backends/gpu/out_prod.h"
 
-#include "backends/gpu/decode.h"
-
 #include <algorithm>
 
 namespace nibble::gpu {
@@ -61,13 +59,15 @@ std::int64_t wanted_cells(const OutProdPlan& p, std::int64_t k, std::int64_t all
 /// A run of one request: what stays the same over its blocks.
 class Run {
  public:
-  Run(const GemmEngine& engine, const nibble_request& r, const OutProdPlan& plan, void* workspace, Stream stream,
+  Run(const ProductTools& tools, const nibble_request& r, const OutProdPlan& plan, void* workspace, Stream stream,
       nibble_text* why)
-      : engine_(engine), r_(r), plan_(plan), carved_(plan.pieces, workspace), served_(r), stream_(stream), why_(why) {}
+      : tools_(tools), r_(r), plan_(plan), carved_(plan.pieces, workspace), served_(r), stream_(stream), why_(why) {}
 
   nibble_status all() {
     if (carved_.scales != nullptr) {
-      if (const nibble_status s = rebuild_scales(r_.weight, carved_.scales, stream_, why_); s != NIBBLE_OK) return s;
+      if (const nibble_status s = tools_.decoder->rebuild_scales(r_.weight, carved_.scales, stream_, why_);
+          s != NIBBLE_OK)
+        return s;
     }
     const Tensor& w = r_.weight.packed;
     for (std::int64_t w3 = 0; w3 < w.shape[3]; ++w3) {
@@ -117,8 +117,8 @@ class Run {
   nibble_status decode(const Tile& t, std::int64_t first, std::int64_t rows) {
     if (decoded_first_ == first) return NIBBLE_OK;
     decoded_first_ = first;
-    return decode_rows(r_.weight, first, rows, t.w2, t.w3, NIBBLE_F32, carved_.decoded, plan_.decoded_row,
-                       carved_.scales, stream_, why_);
+    return tools_.decoder->rows(r_.weight, first, rows, t.w2, t.w3, NIBBLE_F32, carved_.decoded, plan_.decoded_row,
+                                carved_.scales, stream_, why_);
   }
 
   /// Calls f(index, count) for runs of a tile's matrices that lie evenly spaced.
@@ -154,7 +154,7 @@ class Run {
       g.c_batch_stride = element_stride(dst, served_.inner_dimension());
       g.add = first > 0 || accumulates(r_);
     }
-    return multiply(engine_, g, carved_.scratch, stream_, why_);
+    return multiply(*tools_.engine, g, carved_.scratch, stream_, why_);
   }
 
   /// Replaces g's b by an f32 copy whose neighbours follow the shorter of its strides.
@@ -197,7 +197,7 @@ class Run {
     });
   }
 
-  const GemmEngine& engine_;
+  const ProductTools& tools_;
   const nibble_request& r_;
   const OutProdPlan& plan_;
   Carved carved_;
@@ -229,25 +229,25 @@ bool nothing_to_sum(const nibble_request& r) { return element_count(r.dst) == 0 
 
 }  // namespace
 
-std::uint64_t out_prod_least_bytes(const GemmEngine& engine, const nibble_request& r) {
+std::uint64_t out_prod_least_bytes(const ProductTools& tools, const nibble_request& r) {
   if (nothing_to_sum(r)) return 0;
-  const Operands o = choose_operands(engine, r, src1_operand(r), r.dst.shape[1], true);
+  const Operands o = choose_operands(*tools.engine, r, src1_operand(r), r.dst.shape[1], true);
   const std::int64_t row = padded_row(r.dst.shape[0]);
-  return aligned(engine.least_scratch_bytes) +
-         (o.decode ? aligned(decode_scales_bytes(r.weight)) + f32_piece(row) : 0) + (o.pack ? f32_piece(1) : 0) +
-         (o.stage ? f32_piece(r.dst.shape[0]) : 0);
+  return aligned(tools.engine->least_scratch_bytes) +
+         (o.decode ? aligned(tools.decoder->scales_bytes(r.weight)) + f32_piece(row) : 0) +
+         (o.pack ? f32_piece(1) : 0) + (o.stage ? f32_piece(r.dst.shape[0]) : 0);
 }
 
-OutProdPlan plan_out_prod(const GemmEngine& engine, const nibble_request& r, std::uint64_t bytes) {
+OutProdPlan plan_out_prod(const ProductTools& tools, const nibble_request& r, std::uint64_t bytes) {
   OutProdPlan p;
   if (nothing_to_sum(r)) return p;
   const std::int64_t m = r.dst.shape[0], tokens = r.dst.shape[1], k = r.weight.packed.shape[1];
   const std::int64_t served = Served(r).count();
-  const std::uint64_t least = out_prod_least_bytes(engine, r);
-  p.operands = choose_operands(engine, r, src1_operand(r), tokens, true);
+  const std::uint64_t least = out_prod_least_bytes(tools, r);
+  p.operands = choose_operands(*tools.engine, r, src1_operand(r), tokens, true);
   p.decoded_row = padded_row(m);
-  p.pieces.scratch = scratch_share(engine, bytes > least ? bytes - least : 0);
-  p.pieces.scales = p.operands.decode ? aligned(decode_scales_bytes(r.weight)) : 0;
+  p.pieces.scratch = scratch_share(*tools.engine, bytes > least ? bytes - least : 0);
+  p.pieces.scales = p.operands.decode ? aligned(tools.decoder->scales_bytes(r.weight)) : 0;
   const std::uint64_t fixed = p.pieces.scratch + p.pieces.scales;
   std::int64_t cells = wanted_cells(p, k, tokens * served, bytes > fixed ? bytes - fixed : 0);
   for (;; cells /= 2) {
@@ -262,19 +262,19 @@ OutProdPlan plan_out_prod(const GemmEngine& engine, const nibble_request& r, std
   return p;
 }
 
-nibble_status query_out_prod(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need) {
-  need->minimum_bytes = out_prod_least_bytes(engine, r);
-  need->bytes = std::max(plan_out_prod(engine, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
+nibble_status query_out_prod(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need) {
+  need->minimum_bytes = out_prod_least_bytes(tools, r);
+  need->bytes = std::max(plan_out_prod(tools, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
   need->alignment = kPieceAlignment;
   return NIBBLE_OK;
 }
 
-nibble_status run_out_prod(const GemmEngine& engine, const nibble_request& r, void* workspace,
+nibble_status run_out_prod(const ProductTools& tools, const nibble_request& r, void* workspace,
                            std::uint64_t workspace_bytes, Stream stream, nibble_text* why) {
   if (element_count(r.dst) == 0) return NIBBLE_OK;
   if (r.weight.packed.shape[1] == 0) return sum_of_nothing(r, stream, why);
-  const OutProdPlan plan = plan_within(plan_out_prod, engine, r, workspace_bytes);
-  return Run(engine, r, plan, workspace, stream, why).all();
+  const OutProdPlan plan = plan_within(plan_out_prod, tools, r, workspace_bytes);
+  return Run(tools, r, plan, workspace, stream, why).all();
 }
 
 }  // namespace nibble::gpu

@@ -19,12 +19,12 @@ struct OutProdPlan {
 };
 
 /// The largest blocks that fit `bytes`; below out_prod_least_bytes, the least.
-OutProdPlan plan_out_prod(const GemmEngine& engine, const nibble_request& r, std::uint64_t bytes);
+OutProdPlan plan_out_prod(const ProductTools& tools, const nibble_request& r, std::uint64_t bytes);
 /// One row of the weight at a time, into one row of dst.
-std::uint64_t out_prod_least_bytes(const GemmEngine& engine, const nibble_request& r);
+std::uint64_t out_prod_least_bytes(const ProductTools& tools, const nibble_request& r);
 
-nibble_status query_out_prod(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need);
-nibble_status run_out_prod(const GemmEngine& engine, const nibble_request& r, void* workspace,
+nibble_status query_out_prod(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need);
+nibble_status run_out_prod(const ProductTools& tools, const nibble_request& r, void* workspace,
                            std::uint64_t workspace_bytes, Stream stream, nibble_text* why);
 
 }  // namespace nibble::gpu

@@ -27,7 +27,7 @@ __device__ inline void decode_staged_runs(const std::uint8_t* blocks, const RunS
   const Run run = F::run(first % F::kBlockValues / F::kRunLength);
   blocks += first / F::kBlockValues * F::kBlockBytes;
   scales += first / F::kRunLength;
-  store_tile<Out>(tile, [&](int step, float (&out)[N]) {
+  store_tile<Out>(tile, [&](int step, float(&out)[N]) {
     decode_run<F, N>(blocks + step / F::kBlockValues * F::kBlockBytes, run, first % F::kRunLength,
                      scales[step / F::kRunLength], table, out);
   });

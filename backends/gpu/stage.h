@@ -55,7 +55,7 @@ __device__ inline void stage(const std::uint8_t* src, int bytes, std::uint8_t* s
 }
 
 template <class F>
-inline constexpr int kTileBytes = kTileValues / F::kBlockValues * F::kBlockBytes;
+inline constexpr int kTileBytes = kTileValues / F::kBlockValues* F::kBlockBytes;
 
 /// The blocks of a tile to shared memory of kTileBytes<F> + 16. The caller synchronizes.
 template <class F>

@@ -120,10 +120,8 @@ class Checker {
     nibble_status status = NIBBLE_OK;
     if (c.range.count != 0) {
       const Range& r = c.range;
-      status = path == Path::fused ? gpu::decode_rows_nested(w.device, r.first, r.count, r.i2, r.i3, to, out,
-                                                             layout.stride[1], stream_, &why)
-                                   : gpu::decode_rows(w.device, r.first, r.count, r.i2, r.i3, to, out, layout.stride[1],
-                                                      scales, stream_, &why);
+      const gpu::WeightDecoder& decoder = path == Path::fused ? gpu::kNestedDecoder : gpu::kTwoStepDecoder;
+      status = decoder.rows(w.device, r.first, r.count, r.i2, r.i3, to, out, layout.stride[1], scales, stream_, &why);
     } else {
       Tensor dst = make_tensor(out, to, c.spec.shape);
       for (int d = 0; d < 4; ++d) dst.byte_stride[d] = layout.stride[d] * (to == NIBBLE_F32 ? 4 : 2);

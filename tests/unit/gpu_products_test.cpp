@@ -118,6 +118,9 @@ constexpr GemmEngine kEngines[] = {
     {NIBBLE_MATH_F32, 0, 0, [](const Operand&, std::int64_t, std::int64_t) { return true; },
      [](nibble_format, nibble_format) { return true; }, run_plainly}};
 
+constexpr ProductTools kTools[] = {
+    {&kEngines[0], &kTwoStepDecoder}, {&kEngines[1], &kTwoStepDecoder}, {&kEngines[2], &kTwoStepDecoder}};
+
 void expect_sums(const Fixture& f, const std::vector<Expected>& expected, const std::string& what) {
   const Tensor& d = f.request().dst;
   const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
@@ -136,16 +139,16 @@ void expect_sums(const Fixture& f, const std::vector<Expected>& expected, const 
   }
 }
 
-nibble_status query(const GemmEngine& engine, const nibble_request& r, nibble_workspace_need* need) {
-  return r.op == NIBBLE_OP_LINEAR ? query_linear(engine, r, need) : query_out_prod(engine, r, need);
+nibble_status query(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need) {
+  return r.op == NIBBLE_OP_LINEAR ? query_linear(tools, r, need) : query_out_prod(tools, r, need);
 }
-nibble_status execute(const GemmEngine& engine, const nibble_request& r, void* workspace, std::uint64_t bytes) {
-  return r.op == NIBBLE_OP_LINEAR ? run_linear(engine, r, workspace, bytes, nullptr, nullptr)
-                                  : run_out_prod(engine, r, workspace, bytes, nullptr, nullptr);
+nibble_status execute(const ProductTools& tools, const nibble_request& r, void* workspace, std::uint64_t bytes) {
+  return r.op == NIBBLE_OP_LINEAR ? run_linear(tools, r, workspace, bytes, nullptr, nullptr)
+                                  : run_out_prod(tools, r, workspace, bytes, nullptr, nullptr);
 }
 
 /// One call in a poisoned workspace of exactly `bytes`, with a canary behind it.
-void expect_right(const GemmEngine& engine, const Case& c, std::uint64_t bytes) {
+void expect_right(const ProductTools& tools, const Case& c, std::uint64_t bytes) {
   const Fixture f(c, 11);
   const std::string what = c.text() + " in " + std::to_string(bytes) + " bytes";
   const auto expected = f.expected();
@@ -153,7 +156,7 @@ void expect_right(const GemmEngine& engine, const Case& c, std::uint64_t bytes) 
   std::vector<std::uint8_t> memory(bytes + kCanary + kPieceAlignment, 0xff);
   auto* workspace =
       memory.data() + (kPieceAlignment - reinterpret_cast<std::uintptr_t>(memory.data()) % kPieceAlignment);
-  ASSERT_EQ(execute(engine, f.request(), workspace, bytes), NIBBLE_OK) << what;
+  ASSERT_EQ(execute(tools, f.request(), workspace, bytes), NIBBLE_OK) << what;
   expect_sums(f, expected, what);
   ASSERT_TRUE(std::all_of(workspace + bytes, memory.data() + memory.size(), [](std::uint8_t b) { return b == 0xff; }))
       << what;
@@ -161,21 +164,21 @@ void expect_right(const GemmEngine& engine, const Case& c, std::uint64_t bytes) 
 
 /// The least workspace, what query asks for under several limits, and sizes in between.
 void expect_right_in_any_workspace(const Case& c) {
-  for (const GemmEngine& engine : kEngines) {
+  for (const ProductTools& tools : kTools) {
     for (const std::uint64_t limit :
          {std::uint64_t{0}, std::uint64_t{3000}, std::uint64_t{12000}, std::uint64_t{50000}}) {
       Case limited = c;
       limited.limit = limit;
       const Fixture f(limited, 11);
       nibble_workspace_need need{};
-      ASSERT_EQ(query(engine, f.request(), &need), NIBBLE_OK);
+      ASSERT_EQ(query(tools, f.request(), &need), NIBBLE_OK);
       ASSERT_LE(need.minimum_bytes, need.bytes);
       if (limit >= need.minimum_bytes && limit != 0) {
         ASSERT_LE(need.bytes, limit) << limited.text();
       }
       for (const std::uint64_t bytes :
            {need.minimum_bytes, need.minimum_bytes + (need.bytes - need.minimum_bytes) / 3, need.bytes}) {
-        expect_right(engine, limited, bytes);
+        expect_right(tools, limited, bytes);
         if (testing::Test::HasFatalFailure()) return;
       }
     }
@@ -244,20 +247,20 @@ TEST(GpuOutProd, SumsOverNothing) {
 }
 
 TEST(GpuOutProd, CutsLongSums) {
-  expect_right(kEngines[1],
+  expect_right(kTools[1],
                {.format = NIBBLE_F16, .columns = 3, .rows = 2 * kMostSummed + 5, .tokens = 2, .src1 = NIBBLE_F16},
                16384);
 }
 
 TEST(GpuOutProd, AWeightThatSuitsTheEngineIsNotCopied) {
   const Fixture f({.format = NIBBLE_F32, .columns = 64, .rows = 4096, .tokens = 8}, 1);
-  EXPECT_EQ(out_prod_least_bytes(kEngines[1], f.request()), kLeastScratch);
-  EXPECT_EQ(plan_out_prod(kEngines[1], f.request(), 1 << 20).pieces.total(), kScratch);
+  EXPECT_EQ(out_prod_least_bytes(kTools[1], f.request()), kLeastScratch);
+  EXPECT_EQ(plan_out_prod(kTools[1], f.request(), 1 << 20).pieces.total(), kScratch);
   const Fixture halves({.format = NIBBLE_F16, .columns = 64, .rows = 4096, .tokens = 8, .src1 = NIBBLE_F16}, 1);
-  EXPECT_EQ(plan_out_prod(kEngines[1], halves.request(), 1 << 20).pieces.total(), kScratch);
-  EXPECT_GT(plan_out_prod(kEngines[0], halves.request(), 1 << 20).pieces.decoded, 0u);
+  EXPECT_EQ(plan_out_prod(kTools[1], halves.request(), 1 << 20).pieces.total(), kScratch);
+  EXPECT_GT(plan_out_prod(kTools[0], halves.request(), 1 << 20).pieces.decoded, 0u);
   const Fixture odd_rows({.format = NIBBLE_F32, .columns = 64, .rows = 4096, .tokens = 8, .pad = 6}, 1);
-  EXPECT_GT(plan_out_prod(kEngines[1], odd_rows.request(), 1 << 20).pieces.decoded, 0u);
+  EXPECT_GT(plan_out_prod(kTools[1], odd_rows.request(), 1 << 20).pieces.decoded, 0u);
 }
 
 TEST(GpuLinear, IsRightInAnyWorkspace) {
@@ -299,7 +302,7 @@ TEST(GpuLinear, SumsOverNothing) {
 }
 
 TEST(GpuLinear, CutsLongSums) {
-  expect_right(kEngines[1],
+  expect_right(kTools[1],
                {.op = NIBBLE_OP_LINEAR,
                 .format = NIBBLE_F16,
                 .columns = 2 * kMostSummed + 5,

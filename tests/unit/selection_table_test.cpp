@@ -1,0 +1,119 @@
+// The whole policy on one page: which kernel serves which request on which device, with and without the SM103 plugin.
+// Apart from select_test because here the plugins are the real ones; devices are invented, so any machine can ask.
+#include <nibble/nibble.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace nibble {
+namespace {
+
+constexpr bool kHasSm103 = NIBBLE_TEST_SM103;
+
+struct Line {
+  std::string device, op, weight, to, math, shape, kernel, text;
+};
+
+std::vector<Line> read_table() {
+  std::ifstream file(NIBBLE_TEST_DATA "/selection_table.txt");
+  std::vector<Line> lines;
+  for (std::string text; std::getline(file, text);) {
+    if (text.empty() || text[0] == '#') continue;
+    Line line;
+    line.text = text;
+    std::string bar;
+    std::istringstream words(text);
+    words >> line.device >> bar >> line.op >> line.weight >> line.to >> line.math >> line.shape >> bar >> line.kernel;
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// "nf4.256": nf4 with statistics nested by 256; "nf4.plain", "q4_k".
+Weight weight_of(const std::string& name, Device device, std::int64_t matrices) {
+  const std::string format = name.substr(0, name.find('.'));
+  const std::string statistics = name.find('.') == std::string::npos ? "" : name.substr(name.find('.') + 1);
+  Weight w = make_weight(make_tensor(nullptr, find_format(format)->id, {512, 128, matrices}, device));
+  if (find_format(format)->kind != FormatInfo::Kind::flat) return w;
+  const std::int64_t blocks = 512 * 128 * matrices / 64;
+  w.block_size = 64;
+  if (w.packed.format == NIBBLE_BLOCKWISE8) w.code = make_tensor(nullptr, NIBBLE_F32, {256}, device);
+  if (statistics.empty() || statistics == "plain") {
+    w.absmax = make_tensor(nullptr, NIBBLE_F32, {blocks}, device);
+    return w;
+  }
+  w.nested_block_size = std::stol(statistics);
+  w.absmax = make_tensor(nullptr, NIBBLE_U8, {blocks}, device);
+  w.nested_absmax = make_tensor(nullptr, NIBBLE_F32, {(blocks - 1) / w.nested_block_size + 1}, device);
+  w.nested_code = make_tensor(nullptr, NIBBLE_F32, {256}, device);
+  return w;
+}
+
+nibble_request request_of(const Line& line, Device device) {
+  const std::int64_t matrices = line.shape == "batch" ? 3 : 1, tokens = 16;
+  const Format to = find_format(line.to)->id;
+  nibble_request r = make_request(find_op_id(line.op));
+  r.math = find_math(line.math);
+  r.weight = weight_of(line.weight, device, matrices);
+  if (line.op == "out_prod") {
+    r.src1 = make_tensor(nullptr, NIBBLE_F32, {tokens, 128, matrices}, device);
+    r.dst = make_tensor(nullptr, to, {512, tokens, matrices}, device);
+  } else if (line.op == "linear") {
+    r.src1 = make_tensor(nullptr, NIBBLE_F32, {512, tokens}, device);
+    r.dst = make_tensor(nullptr, to, {128, tokens}, device);
+  } else {
+    r.dst = make_tensor(nullptr, to, {512, 128, matrices}, device);
+  }
+  return r;
+}
+
+/// The kernel's name, "none", or "no code" where the build was not asked for that chip.
+std::string choice(const Registry& registry, const Line& line) {
+  const nibble_caps caps = invent_caps(line.device).value();
+  const auto decision = registry.explain(request_of(line, {caps.device_type, 0}), &caps);
+  if (!decision) return decision.status().message();
+  if (!decision->kernel.empty()) return decision->kernel;
+  for (const Candidate& c : decision->candidates) {
+    if (c.reason.rfind("no code for compute capability", 0) == 0) return "no code";
+  }
+  return "none";
+}
+
+Registry registry_of(std::vector<std::string> backends) {
+  Settings settings;
+  settings.backends = std::move(backends);
+  return Registry::create(settings).value();
+}
+
+TEST(SelectionTable, HoldsWithTheSm103PluginAndChangesNothingElseWithoutIt) {
+  const Registry without = registry_of({"cpu", "cuda"});
+  const Registry with = kHasSm103 ? registry_of({"cpu", "cuda", "cuda_sm103"}) : without;
+  std::size_t specialised = 0, on_gpus = 0;
+  for (const Line& line : read_table()) {
+    SCOPED_TRACE(line.text);
+    const std::string a = choice(without, line), b = choice(with, line);
+    const bool by_rule = line.kernel.rfind("cuda_sm103.", 0) == 0;
+    if (line.device.rfind("cuda:", 0) == 0) ++on_gpus;
+    if (a == "no code") {
+      EXPECT_EQ(b, a);
+      continue;
+    }
+    if (!by_rule) {
+      EXPECT_EQ(a, line.kernel);
+      EXPECT_EQ(b, a);
+      continue;
+    }
+    EXPECT_EQ(a.rfind("cuda.", 0), 0u) << a;
+    EXPECT_EQ(b, kHasSm103 ? line.kernel : a);
+    ++specialised;
+  }
+  EXPECT_GE(on_gpus, 100u);
+  EXPECT_GE(specialised, 5u) << "this build has no code for 10.3, so the rule was never tried";
+}
+
+}  // namespace
+}  // namespace nibble
