@@ -97,8 +97,11 @@ Result<std::uint64_t> storage_bytes(Format format, std::span<const std::int64_t>
   const FormatInfo* info = find_format(format);
   if (info == nullptr) return Status{NIBBLE_UNSUPPORTED, fmt::format("unknown {}", format_name(format))};
   std::int64_t values = 1;
+  bool empty = false;
   for (const std::int64_t d : shape) {
-    if (d < 0 || __builtin_mul_overflow(values, d, &values)) {
+    // A dimension of 0 counts as 1 here: strides are products of the others, whatever their order.
+    empty |= d == 0;
+    if (d < 0 || __builtin_mul_overflow(values, d == 0 ? 1 : d, &values)) {
       return Status{
           NIBBLE_INVALID_ARGUMENT,
           fmt::format("shape [{}]: expected dimensions >= 0 whose product fits 63 bits", fmt::join(shape, ", "))};
@@ -111,12 +114,12 @@ Result<std::uint64_t> storage_bytes(Format format, std::span<const std::int64_t>
                   fmt::format("{} row of {} values: expected a multiple of {}", info->name, shape[0], block)};
   }
   const std::int64_t blocks = values / block + (values % block != 0 ? 1 : 0);
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // of the tensor with its dimensions of 0 as 1
   if (__builtin_mul_overflow(blocks, static_cast<std::int64_t>(info->block_bytes), &bytes)) {
     return Status{NIBBLE_INVALID_ARGUMENT, fmt::format("{} tensor of shape [{}]: its bytes do not fit 63 bits",
                                                        info->name, fmt::join(shape, ", "))};
   }
-  return static_cast<std::uint64_t>(bytes);
+  return empty ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
 Tensor make_tensor(void* data, Format format, std::span<const std::int64_t> shape, Device device) {

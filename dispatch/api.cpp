@@ -50,6 +50,8 @@ Result<OwnedTensor> OwnedTensor::allocate(const Registry& registry, Format type,
   if (type != NIBBLE_F32 && type != NIBBLE_F16 && type != NIBBLE_BF16) {
     return Status{NIBBLE_INVALID_ARGUMENT, fmt::format("result type {}: expected f32, f16 or bf16", format_name(type))};
   }
+  if (shape.empty() || shape.size() > 4)
+    return Status{NIBBLE_INVALID_ARGUMENT, fmt::format("result of rank {}: expected 1 to 4", shape.size())};
   auto bytes = storage_bytes(type, shape);
   if (!bytes) return bytes.status();
   auto memory = registry.memory(device);

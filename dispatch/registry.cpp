@@ -175,13 +175,14 @@ Result<Decision> Registry::explain(const nibble_request& request, const nibble_c
   Decision d;
   const Selection chosen = select(rows, rules(), r, state_->forced(r.op), &d.candidates);
   d.reason = chosen.reason;
+  const Row* described = chosen.row != nullptr ? chosen.row : rows.empty() ? nullptr : &rows.front();
   if (chosen.row != nullptr) d.kernel = chosen.row->kernel->name;
   if (rows.empty())
     d.reason += state_->absent_backends(caps != nullptr ? caps->device_type : r.weight.packed.device_type);
   if (caps != nullptr) {
     d.device = caps_name(*caps);
   } else {
-    d.device = rows.empty() ? device_name(device_of(r.weight.packed)) : caps_name(*rows.front().caps);
+    d.device = described == nullptr ? device_name(device_of(r.weight.packed)) : caps_name(*described->caps);
   }
   return d;
 }
@@ -194,8 +195,9 @@ Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::strin
   std::vector<Candidate> trace;
   const Selection chosen = select(rows, nibble::rules(), r, wanted, settings.explain ? &trace : nullptr);
   if (settings.explain) {
-    const std::string name = chosen.row != nullptr ? chosen.row->kernel->name : "";
-    std::fputs(to_text({name, chosen.reason, device_name(device), trace}).c_str(), stderr);
+    const bool found = chosen.row != nullptr;
+    const std::string on = found ? caps_name(*chosen.row->caps) : device_name(device);
+    std::fputs(to_text({found ? chosen.row->kernel->name : "", chosen.reason, on, trace}).c_str(), stderr);
   }
   if (chosen.row == nullptr) {
     return Status{NIBBLE_UNSUPPORTED, chosen.reason + (rows.empty() ? absent_backends(device.type) : std::string{})};

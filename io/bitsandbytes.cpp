@@ -59,6 +59,17 @@ float load_float(std::span<const std::uint8_t> bytes, std::size_t index) {
   return value;
 }
 
+/// Where the bytes lie if that is aligned, else as a copy that the file owns: kernels load whole elements, and headers
+/// need not be padded.
+std::span<const std::uint8_t> aligned(std::span<const std::uint8_t> bytes, std::size_t alignment, ParsedFile& file) {
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0) return bytes;
+  auto copy = std::make_unique<float[]>((bytes.size() + sizeof(float) - 1) / sizeof(float));
+  auto* data = reinterpret_cast<std::uint8_t*>(copy.get());
+  std::copy(bytes.begin(), bytes.end(), data);
+  file.copies.push_back(std::move(copy));
+  return {data, bytes.size()};
+}
+
 Status check_count(std::string_view what, std::uint64_t count, std::uint64_t expected, std::string_view why) {
   if (count == expected) return {};
   return bad_file("{} holds {} values; expected {}{}", what, count, expected, why);
@@ -187,18 +198,9 @@ Status Assembler::check_codes(FileTensor&) {
   return {};
 }
 
-/// A part's floats: where they lie if that is aligned, else as a copy that the file owns.
 Tensor Assembler::floats(Part part) {
-  const StoredTensor& stored = *family_.parts[part];
-  const auto elements = static_cast<std::int64_t>(count(part));
-  std::span<const std::uint8_t> bytes = stored.data;
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) != 0) {
-    auto copy = std::make_unique<float[]>(static_cast<std::size_t>(elements));
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::uint8_t*>(copy.get()));
-    bytes = {reinterpret_cast<const std::uint8_t*>(copy.get()), bytes.size()};
-    file_.copies.push_back(std::move(copy));
-  }
-  return view_of(bytes, NIBBLE_F32, std::array{elements});
+  return view_of(aligned(family_.parts[part]->data, sizeof(float), file_), NIBBLE_F32,
+                 std::array{static_cast<std::int64_t>(count(part))});
 }
 
 Weight Assembler::make() {
@@ -256,14 +258,16 @@ Status without_state(const StoredTensor& stored, const Index& index) {
                     quote(stored.name + std::string(kStateMark) + "nf4"));
   }
   if (codes == kCodes8 && stored.dtype == "U8") {
-    return failure(NIBBLE_UNSUPPORTED,
-                   "tensor {} has type u8; as an 8-bit blockwise weight it lacks a state that gives its block size",
-                   quote(stored.name));
+    return failure(
+        NIBBLE_UNSUPPORTED,
+        "tensor {} has type u8; an 8-bit blockwise weight's block size is in no file: expected a caller that "
+        "gives it to the library",
+        quote(stored.name));
   }
   return {};
 }
 
-FileTensor entry_of_plain(const StoredTensor& stored, const Index& index) {
+FileTensor entry_of_plain(const StoredTensor& stored, const Index& index, ParsedFile& file) {
   FileTensor tensor;
   tensor.name = stored.name;
   tensor.shape = stored.shape;
@@ -275,7 +279,9 @@ FileTensor entry_of_plain(const StoredTensor& stored, const Index& index) {
   if (!tensor.usable) return tensor;
   const Dtype* dtype = find_dtype(stored.dtype);
   if (dtype != nullptr && dtype->weight) {
-    tensor.weight = make_weight(view_of(stored.data, *dtype->weight, stored.shape));
+    const auto data = aligned(stored.data, find_format(*dtype->weight)->block_bytes, file);
+    tensor.weight = make_weight(view_of(data, *dtype->weight, stored.shape));
+    tensor.own_type = *dtype->weight;
   } else {
     tensor.usable = not_a_weight(stored.name, quote(tensor.type));
   }
@@ -309,7 +315,7 @@ void assemble_weights(const std::vector<StoredTensor>& stored, ParsedFile& file)
     if (own != families.end()) {
       file.tensors.push_back(entry_of_family(own->second, file));
     } else if (owned == owner.end()) {
-      file.tensors.push_back(entry_of_plain(tensor, index));
+      file.tensors.push_back(entry_of_plain(tensor, index, file));
     } else if (owned->second->packed == nullptr && owned->second->states[0] == &tensor) {
       file.tensors.push_back(entry_of_family(*owned->second, file));
     }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <random>
 
 namespace nibble::io {
@@ -31,6 +32,29 @@ Status check_target(const std::string& path) {
   return {};
 }
 
+/// Where standard input, output or error was closed, a new file takes its number, and what is printed would go into it.
+int above_standard(int descriptor) {
+  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+  const int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(descriptor);
+  errno = error;
+  return moved;
+}
+
+/// What links lead to, even where nothing is there yet: the rename must replace that file, not the link.
+std::string behind_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel allows
+  std::filesystem::path at = path;
+  std::error_code failed;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(at, failed); ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(at, failed);
+    if (failed) break;
+    at = target.is_absolute() ? target : at.parent_path() / target;
+  }
+  return at.string();
+}
+
 /// Beside the target, so that the rename stays on one file system; short, so that it fits where the target's name does.
 std::string temporary_name(const std::string& path, unsigned number) {
   const std::size_t slash = path.rfind('/');
@@ -46,7 +70,7 @@ Status OutputFile::refused(std::string_view what, int error) const {
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
   if (Status status = check_target(path); !status) return status;
-  OutputFile file(path);
+  OutputFile file(behind_links(path));
   if (Status status = file.open_temporary(); !status) return status;
   return file;
 }
@@ -57,7 +81,7 @@ Status OutputFile::open_temporary() {
   std::random_device random;
   for (int i = 0; i < kTries; ++i) {
     std::string name = temporary_name(path_, random());
-    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = above_standard(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (descriptor_ >= 0) {
       temporary_ = std::move(name);
       return {};

@@ -18,7 +18,7 @@ namespace nibble::io {
 struct ParsedFile {
   std::string kind;  ///< "GGUF v3", "safetensors"
   std::vector<FileTensor> tensors;
-  /// Copies of the statistics that lie unaligned in the file; tensors refer to them.
+  /// Copies of what lies unaligned in the file; tensors refer to them.
   std::vector<std::unique_ptr<float[]>> copies;
 };
 

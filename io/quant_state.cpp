@@ -20,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostTextBytes = 65536;  // a real state has less than 300
+constexpr std::size_t kMostDimensions = 64;    // as for tensors of the file itself
 constexpr std::int64_t kLeastBlockSize = 32;
 constexpr std::int64_t kMostBlockSize = 4096;
 constexpr std::array<std::string_view, 3> kNestedKeys = {"nested_blocksize", "nested_dtype", "nested_offset"};
@@ -30,8 +31,9 @@ struct NamedType {
 };
 constexpr NamedType kOwnTypes[] = {{"float32", NIBBLE_F32}, {"float16", NIBBLE_F16}, {"bfloat16", NIBBLE_BF16}};
 
-/// A value for a message, cut where it is long.
+/// A value for a message, cut where it is long. What nests is only named: writing it out recurses as deep as it goes.
 std::string shown(const json& value) {
+  if (value.is_structured()) return fmt::format("an {} of {}", value.type_name(), value.size());
   constexpr auto kReplace = json::error_handler_t::replace;
   return quote(value.dump(-1, ' ', false, kReplace));
 }
@@ -103,13 +105,18 @@ Status read_shape(const json& object, QuantState& state) {
   const auto value = find(object, "shape");
   if (!value) return value.status();
   if (!(*value)->is_array()) return bad_file("the state's shape is {}; expected an array", shown(**value));
+  if ((*value)->size() > kMostDimensions) {
+    return bad_file("the state's shape has {} dimensions; expected at most {}", (*value)->size(), kMostDimensions);
+  }
   for (const json& dimension : **value) {
     const auto number = whole_number(dimension);
     if (!number) return bad_file("the state's shape holds {}; expected whole numbers from 0", shown(dimension));
     state.shape.push_back(*number);
   }
   const auto elements = element_product(state.shape);
-  if (!elements) return bad_file("the product of the state's shape {} does not fit 63 bits", shown(**value));
+  if (!elements) {
+    return bad_file("the product of the state's shape [{}] does not fit 63 bits", fmt::join(state.shape, ", "));
+  }
   state.elements = *elements;
   return {};
 }
@@ -119,8 +126,8 @@ Status read_nested(const json& object, QuantState& state) {
   const auto size = find(object, "nested_blocksize");
   if (!size) return size.status();
   const auto number = whole_number(**size);
-  if (!number || *number == 0) {
-    return bad_file("the state's nested_blocksize is {}; expected a whole number from 1", shown(**size));
+  if (!number || !std::has_single_bit(static_cast<std::uint64_t>(*number))) {
+    return bad_file("the state's nested_blocksize is {}; expected a power of two", shown(**size));
   }
   nested.block_size = *number;
   const auto type = read_text(object, "nested_dtype");

@@ -22,8 +22,9 @@ struct WeightFile::State {
 
 namespace {
 
-/// Insertions, deletions and substitutions that lead from a to b.
+/// Insertions, deletions and substitutions that lead from a to b, whatever the case.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; };
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -31,7 +32,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
       const std::size_t above = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, above + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
+      row[j + 1] = std::min({row[j] + 1, above + 1, diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1)});
       diagonal = above;
     }
   }

@@ -79,7 +79,8 @@ int run(const Flags& flags) {
   const Device device = parse_device(flags.device);
   if (!flags.to.empty()) parse_result_type("--to", flags.to);
   const WeightFile file = open_file(flags.file);
-  const std::vector<const FileTensor*> tensors = choose_tensors(file, flags.file, flags.names);
+  const Chosen chosen = choose_tensors(file, flags.file, flags.names);
+  const std::vector<const FileTensor*>& tensors = chosen.tensors;
   const std::vector<OutputTensor> outputs = outputs_of(tensors, flags);
   const Registry registry = require(Registry::create());
   require(registry.memory(device).status(), kUnserved);
@@ -92,6 +93,7 @@ int run(const Flags& flags) {
   }
   require(writer.finish(), kCheckFailed);
   progress.clear();
+  refuse_broken(chosen, flags.file);
   return kDone;
 }
 

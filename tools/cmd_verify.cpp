@@ -258,7 +258,8 @@ void print_report(const Summary& s, std::span<const TensorReport> reports) {
 int run(const Flags& flags) {
   for (const std::string& name : flags.devices) parse_device(name);
   const WeightFile file = open_file(flags.file);
-  const std::vector<const FileTensor*> tensors = choose_tensors(file, flags.file, flags.names);
+  const Chosen chosen = choose_tensors(file, flags.file, flags.names);
+  const std::vector<const FileTensor*>& tensors = chosen.tensors;
   const Registry registry = require(Registry::create());
   const Context context{registry, devices_of(registry, flags.devices)};
   std::uint64_t values = 0;
@@ -278,6 +279,7 @@ int run(const Flags& flags) {
     fail(kCheckFailed, "{}: nothing compared: expected a kernel besides {} that serves some tensor's values",
          flags.file, kReference);
   }
+  refuse_broken(chosen, flags.file);
   return kDone;
 }
 

@@ -2,6 +2,7 @@
 // Apart from common.h so that the subcommands compile without the system's headers.
 #include "tools/common.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -134,22 +135,33 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> nam
 
 WeightFile open_file(const std::string& path) { return require(WeightFile::open(path), kBadFile); }
 
-std::vector<const FileTensor*> choose_tensors(const WeightFile& file, const std::string& path,
-                                              std::span<const std::string> names) {
-  if (!names.empty()) return named_tensors(file, names);
-  std::vector<const FileTensor*> chosen;
+Chosen choose_tensors(const WeightFile& file, const std::string& path, std::span<const std::string> names) {
+  if (!names.empty()) return {named_tensors(file, names)};
+  Chosen chosen;
   for (const FileTensor& tensor : file.tensors()) {
     if (tensor.usable) {
-      chosen.push_back(&tensor);
+      chosen.tensors.push_back(&tensor);
     } else {
-      fmt::print(stderr, "nibble: skipped: {}\n", printable(tensor.usable.message()));
+      chosen.broken += tensor.usable.code() == NIBBLE_BAD_FILE ? 1 : 0;
+      say("skipped: " + tensor.usable.message());
     }
   }
-  if (chosen.empty()) {
+  if (chosen.tensors.empty()) {
     fail(kBadFile, "{}: {} tensors, none of which can be dequantized: expected at least one", path,
          file.tensors().size());
   }
   return chosen;
+}
+
+void refuse_broken(const Chosen& chosen, const std::string& path) {
+  if (chosen.broken == 0) return;
+  fail(kBadFile, "{}: {} tensors are broken and were skipped, {} were not: expected all whole", path, chosen.broken,
+       chosen.tensors.size());
+}
+
+void say(std::string_view line) {
+  const std::string text = fmt::format("nibble: {}\n", printable(line));
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 std::string printable(std::string_view text) {
@@ -184,9 +196,18 @@ void print_json(const Json& document) {
 bool interrupted() { return caught_signal != 0; }
 
 void watch_for_interruption() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, remember_signal);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) {
+    if (std::signal(number, remember_signal) == SIG_IGN) std::signal(number, SIG_IGN);
+  }
   // A file size limit is then an error of write(), after which the unfinished file is removed.
   std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void keep_standard_streams() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    // open() gives the lowest number that is free, which is this one.
+    if (fcntl(descriptor, F_GETFD) == -1 && open("/dev/null", O_RDWR) != descriptor) return;
+  }
 }
 
 void finish_interruption() {
@@ -204,12 +225,13 @@ void Progress::advance(std::string_view what, std::uint64_t values) {
       static_cast<unsigned>(total_ == 0 ? 100 : 100.0 * static_cast<double>(done_) / static_cast<double>(total_));
   if (!shown_ || percent == percent_) return;
   percent_ = percent;
-  fmt::print(stderr, "\r\x1b[K{:3}% {}", percent, printable(what));
+  const std::string text = fmt::format("\r\x1b[K{:3}% {}", percent, printable(what));
+  std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }
 
 void Progress::clear() {
-  if (shown_ && percent_ <= 100) fmt::print(stderr, "\r\x1b[K");
+  if (shown_ && percent_ <= 100) std::fputs("\r\x1b[K", stderr);
   percent_ = 101;
 }
 

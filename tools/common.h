@@ -72,11 +72,20 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> nam
 
 /// The file, or status 4.
 WeightFile open_file(const std::string& path);
+/// Tensors to work on, and how many were passed over because the file is wrong about them, not because they are no
+/// weights.
+struct Chosen {
+  std::vector<const FileTensor*> tensors;
+  std::size_t broken = 0;
+};
 /// The named tensors, each usable. Without names all that are usable, with a note on stderr for each other one; status
 /// 4 where none is left.
-std::vector<const FileTensor*> choose_tensors(const WeightFile& file, const std::string& path,
-                                              std::span<const std::string> names);
+Chosen choose_tensors(const WeightFile& file, const std::string& path, std::span<const std::string> names);
+/// Once the work is done: status 4 where tensors were passed over as broken. What could be done has been.
+void refuse_broken(const Chosen& chosen, const std::string& path);
 
+/// "nibble: LINE" on stderr. A stderr that is closed or full changes nothing: the exit status still tells.
+void say(std::string_view line);
 /// Control characters as \xNN: names come from files that nobody vouches for, and errors are one line.
 std::string printable(std::string_view text);
 /// "[512, 5]"
@@ -89,8 +98,11 @@ void print_json(const Json& document);
 
 /// Set once the user or the system asks the command to end; long work looks at it between pieces.
 bool interrupted();
-/// Makes SIGINT, SIGTERM and SIGHUP set that mark, so that unfinished output is removed.
+/// Makes the signals that ask a process to end set that mark, so that unfinished output is removed; those that the
+/// parent had ignored (nohup, a shell's background jobs) stay ignored.
 void watch_for_interruption();
+/// Opens /dev/null in place of a standard stream that is closed, so that no file of ours becomes one.
+void keep_standard_streams();
 /// Ends the process by the signal that came, as a caller expects; returns where none came.
 void finish_interruption();
 

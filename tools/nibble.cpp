@@ -26,7 +26,7 @@ struct Subcommand {
 };
 
 int report(Exit exit, std::string_view line) {
-  fmt::print(stderr, "nibble: {}\n", printable(line));
+  say(line);
   return exit;
 }
 
@@ -44,6 +44,17 @@ std::vector<std::string> subcommand_names(const CLI::App& app) {
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(sub->get_name());
   return names;
+}
+
+/// An empty value is most often a variable that a script did not set: it must not pass for "not given".
+void refuse_empty_values(CLI::App& app) {
+  const CLI::Validator not_empty(
+      [](std::string& text) { return text.empty() ? std::string("an empty value") : std::string(); }, "");
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::Option* option : sub->get_options()) {
+      if (option->get_expected_max() > 0) option->check(not_empty);
+    }
+  }
 }
 
 /// What the user typed that fits nowhere.
@@ -92,6 +103,7 @@ int run(int argc, char** argv) {
   Subcommand subcommands[] = {{add_info, {}},   {add_inspect, {}}, {add_dequantize, {}},
                               {add_verify, {}}, {add_explain, {}}, {add_ops, {}}};
   for (Subcommand& s : subcommands) s.run = s.add(app);
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
     return run_chosen(app, subcommands);
@@ -128,6 +140,7 @@ int run_and_report(int argc, char** argv) {
 }  // namespace nibble::cli
 
 int main(int argc, char** argv) {
+  nibble::cli::keep_standard_streams();
   nibble::cli::watch_for_interruption();
   const int status = nibble::cli::run_and_report(argc, argv);
   nibble::cli::finish_interruption();

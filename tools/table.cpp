@@ -9,6 +9,9 @@
 namespace nibble::cli {
 namespace {
 
+/// Names from files may have a million characters.
+constexpr std::size_t kWidest = 300;
+
 /// Characters, where UTF-8 continuation bytes count for nothing.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -25,7 +28,7 @@ Table::Table(std::vector<std::string> headings) {
 }
 
 void Table::add(std::vector<std::string> cells) {
-  for (std::string& cell : cells) cell = printable(cell);
+  for (std::string& cell : cells) cell = printable(cell.size() <= kWidest ? cell : cell.substr(0, kWidest) + "...");
   rows_.push_back(std::move(cells));
 }
 

@@ -11,6 +11,9 @@ namespace nibble::ops::dequantize {
 
 Status validate(const nibble_request& r) {
   if (Status s = check_weight(r.weight); !s) return s;
+  for (const Named& t : {Named{"src1", &r.src1}, Named{"bias", &r.bias}}) {
+    if (Status s = check_absent(t, "dequantize reads the weight alone"); !s) return s;
+  }
   if (Status s = check_output({"dst", &r.dst}); !s) return s;
   if (r.flags != 0) return {NIBBLE_INVALID_ARGUMENT, "dequantize was given flags: expected none"};
   return check_dimensions({"dst", &r.dst}, r.weight.packed.shape, "the weight's");

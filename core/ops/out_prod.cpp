@@ -56,6 +56,7 @@ Status validate(const nibble_request& r) {
   const Tensor &w = r.weight.packed, &src1 = r.src1;
   if (Status s = check_weight(r.weight); !s) return s;
   if (Status s = check_activation({"src1", &src1}); !s) return s;
+  if (Status s = check_absent({"bias", &r.bias}, "out_prod adds none"); !s) return s;
   if (Status s = check_output({"dst", &r.dst}); !s) return s;
   if ((r.flags & ~std::uint32_t{NIBBLE_FLAG_ACCUMULATE}) != 0) {
     return {NIBBLE_INVALID_ARGUMENT, fmt::format("out_prod was given flags {}: expected accumulate or none", r.flags)};

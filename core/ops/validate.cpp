@@ -19,6 +19,18 @@ Status invalid(fmt::format_string<Args...> text, Args&&... args) {
 
 std::string shape_text(const Tensor& t) { return fmt::format("[{}]", fmt::join(t.shape, ", ")); }
 
+/// Values in a tensor, or -1 where the dimensions that are not 0 have a product beyond 63 bits: strides are made of
+/// them.
+std::int64_t value_count(const Tensor& t) {
+  std::int64_t product = 1;
+  bool empty = false;
+  for (const std::int64_t d : t.shape) {
+    empty |= d == 0;
+    if (d < 0 || __builtin_mul_overflow(product, d == 0 ? 1 : d, &product)) return -1;
+  }
+  return empty ? 0 : product;
+}
+
 /// Bytes from the first to past the last element, or -1 where that overflows.
 std::int64_t extent_bytes(const Tensor& t, const FormatInfo& info) {
   std::int64_t total = info.block_bytes;
@@ -43,6 +55,15 @@ Status check_statistics(Named t, Format format, std::int64_t count, std::string_
   if (element_count(*t.tensor) != count) {
     return invalid("{} has {} values: expected {} ({})", t.name, element_count(*t.tensor), count, why);
   }
+  // Kernels read them as one array.
+  std::int64_t packed = find_format(format)->block_bytes;
+  for (int d = 0; d < 4; ++d) {
+    if (t.tensor->shape[d] > 1 && t.tensor->byte_stride[d] != packed) {
+      return invalid("{} has byte stride {} in dimension {}: expected {}, its values side by side", t.name,
+                     t.tensor->byte_stride[d], d, packed);
+    }
+    packed *= t.tensor->shape[d];
+  }
   return {};
 }
 
@@ -56,6 +77,8 @@ Status check_flat_weight(const Weight& w, const FormatInfo& info) {
   const std::int64_t blocks = ceil_div(element_count(w.packed), w.block_size);
   if (w.packed.format == NIBBLE_BLOCKWISE8) {
     if (Status s = check_statistics({"code", &w.code}, NIBBLE_F32, 256, "one a byte value"); !s) return s;
+  } else if (Status s = check_absent({"code", &w.code}, "the format's own codes serve"); !s) {
+    return s;
   }
   if (!nested(w)) return check_statistics({"absmax", &w.absmax}, NIBBLE_F32, blocks, "one a block");
   const std::int64_t size = w.nested_block_size;
@@ -82,11 +105,10 @@ Status check_shape(Named named) {
   if (t.rank < 1 || t.rank > 4) return invalid("{} has rank {}: expected 1 to 4", named.name, t.rank);
   const FormatInfo* info = find_format(t.format);
   if (info == nullptr) return invalid("{} has unknown {}", named.name, format_name(t.format));
-  std::int64_t values = 1;
+  if (value_count(t) < 0) {
+    return invalid("{} has shape {}: expected dimensions >= 0 whose product fits 63 bits", named.name, shape_text(t));
+  }
   for (std::uint32_t d = 0; d < 4; ++d) {
-    if (t.shape[d] < 0 || __builtin_mul_overflow(values, t.shape[d], &values)) {
-      return invalid("{} has shape {}: expected dimensions >= 0 whose product fits 63 bits", named.name, shape_text(t));
-    }
     if (d >= t.rank && t.shape[d] != 1) {
       return invalid("{} has rank {} and shape {}: expected 1 beyond the rank", named.name, t.rank, shape_text(t));
     }
@@ -116,9 +138,16 @@ Status check_weight(const Weight& w) {
     return invalid("{} weight has byte stride {} between blocks: expected {}", info.name, t.byte_stride[0],
                    info.block_bytes);
   }
-  if (present(w.absmax) || nested(w))
-    return invalid("{} weight comes with absmax: expected none, its scales are in its blocks", info.name);
+  for (const Named& part : {Named{"absmax", &w.absmax}, Named{"nested_absmax", &w.nested_absmax},
+                         Named{"nested_code", &w.nested_code}, Named{"code", &w.code}}) {
+    if (Status s = check_absent(part, "the weight's scales are in its blocks"); !s) return s;
+  }
   return {};
+}
+
+Status check_absent(Named t, std::string_view why) {
+  if (!present(*t.tensor)) return {};
+  return invalid("{} is there: expected none, {}", t.name, why);
 }
 
 Status check_output(Named named) {
@@ -183,7 +212,7 @@ Status check_data(std::initializer_list<Named> tensors) {
   for (const Named& t : tensors) {
     if (!present(*t.tensor) || element_count(*t.tensor) == 0) continue;
     if (t.tensor->data == nullptr) return invalid("{} has no data: expected a pointer", t.name);
-    const FormatInfo* info = find_format(t.tensor->format);
+    const FormatInfo* info = find_format(t.tensor->format);  // known: a tensor that validation passed
     if (info->block_values != 1) continue;
     if (reinterpret_cast<std::uintptr_t>(bytes_of(*t.tensor)) % info->block_bytes != 0) {
       return invalid("{} lies at an address that is not a multiple of {}, the size of {}", t.name, info->block_bytes,

@@ -19,7 +19,10 @@ struct Named {
 
 /// Rank 1 to 4, dimensions >= 0, products of dimensions and of strides within 63 bits, strides >= 0.
 Status check_shape(Named t);
-/// A weight in a known format: whole blocks a row, statistics of the right format and count where the format has them.
+/// A tensor that the operation or the format does not read must not be given: it would be ignored in silence.
+Status check_absent(Named t, std::string_view why);
+/// A weight in a known format: whole blocks a row, statistics of the right format and count,
+/// side by side, where the format has them and none where it has not.
 Status check_weight(const Weight& w);
 /// f32, f16 or bf16 with neighbours in dimension 0 and no two elements in one place.
 Status check_output(Named t);

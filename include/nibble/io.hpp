@@ -21,7 +21,7 @@ struct FileTensor {
   std::vector<std::int64_t> shape;  ///< logical, outermost first as people write it: [out, in]
   std::uint64_t bytes = 0;          ///< stored, statistics included
   Weight weight{};                  ///< views into the mapped file; valid while the WeightFile lives
-  Format own_type = NIBBLE_F32;     ///< result type without --to: f32, or a bitsandbytes state's own dtype
+  Format own_type = NIBBLE_F32;     ///< result without --to: f32 for GGUF, else the tensor's or the state's dtype
   bool packed_transposed = false;   ///< bitsandbytes stored [1, bytes]: callers expect the transposed view
   /// Ok where `weight` may be dequantized; else the one line that says why not (an integer tensor, an unknown type).
   Status usable;

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace nibble {
 
@@ -44,6 +45,13 @@ NIBBLE_EXPORT std::span<const FormatInfo> formats();
 /// By number or by name (any case); nullptr if unknown. Static data.
 NIBBLE_EXPORT const FormatInfo* find_format(Format id);
 NIBBLE_EXPORT const FormatInfo* find_format(std::string_view name);
+/// The same memory with dimensions 0 and 1 exchanged: what lies as [out, tokens] seen as [tokens, out].
+inline Tensor transposed(Tensor t) {
+  std::swap(t.shape[0], t.shape[1]);
+  std::swap(t.byte_stride[0], t.byte_stride[1]);
+  if (t.rank < 2) t.rank = 2;
+  return t;
+}
 /// "q4_k"; "format 99" for a number that is not known.
 NIBBLE_EXPORT std::string format_name(Format id);
 

@@ -202,6 +202,10 @@ class Refusals(CommandTest):
             (("explain", "dequantize", "--shape", "100,2"), "100"),
             (("explain", "dequantize", "--format", "nf4", "--block-size", "48"), "48"),
             (("ops", "--json", "--markdown"), "--markdown"),
+            (("explain", "dequantize", "--caps", ""), "--caps: an empty value"),
+            (("explain", "out_prod", "--tokens", ""), "--tokens: an empty value"),
+            (("dequantize", GGML, "-o", out, "--to", ""), "--to: an empty value"),
+            (("verify", GGML, "-t", ""), "--tensor: an empty value"),
         ]
         for arguments, says in cases:
             with self.subTest(arguments):
@@ -242,6 +246,31 @@ class Refusals(CommandTest):
         wf.write_gguf(path, [integers])
         self.fails(BAD_FILE, "dequantize", path, "-o", out, says="expected at least one")
         self.fails(BAD_FILE, "verify", path, says="expected at least one")
+
+    def test_a_broken_tensor_is_skipped_and_told_by_the_status(self):
+        path, out = self.folder / "in.safetensors", self.folder / "out.safetensors"
+        good, odd = ("good", "F16", [2], struct.pack("<2e", 1, 2)), ("odd", "U8", [1], b"x")
+        state = b'{"quant_type":"nf4","blocksize":63}'
+        wf.write_safetensors(path, [good, odd, ("w.quant_state.bitsandbytes__nf4", "U8", [len(state)], state)])
+        for command in (("verify", path), ("dequantize", path, "-o", out)):
+            self.fails(BAD_FILE, *command, says="1 tensors are broken and were skipped, 1 were not")
+        # Written all the same, in the file's own type; what is merely no weight is no fault.
+        self.assertEqual(wf.read_safetensors(out), {"good": ("F16", [2], good[3])})
+        unaligned = ("unaligned", "F32", [1], struct.pack("<f", 3))
+        wf.write_safetensors(path, [good, odd, unaligned])
+        self.nibble("dequantize", path, "-o", out)
+        self.assertEqual(wf.read_safetensors(out)["unaligned"], unaligned[1:])
+        self.nibble("verify", path)
+
+    def test_a_state_that_nests_deeply_needs_no_stack(self):
+        path = self.folder / "in.safetensors"
+        for deep in ("[" * 30000 + "]" * 30000, '{"a":' * 9000 + "1" + "}" * 9000):
+            state = ('{"quant_type":"nf4","blocksize":' + deep + "}").encode()
+            wf.write_safetensors(path, [("w", "U8", [1, 1], b"x"), ("w.absmax", "F32", [1], bytes(4)),
+                                        ("w.quant_state.bitsandbytes__nf4", "U8", [len(state)], state)])
+            small_stack = lambda: resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
+            result = self.nibble("inspect", path, preexec_fn=small_stack)
+            self.assertIn("the state's blocksize is an", result.stdout)
 
     def test_names_from_a_file_stay_on_one_line(self):
         path = self.folder / "in.gguf"
@@ -317,6 +346,54 @@ class Output(CommandTest):
         self.assertEqual(process.returncode, -signal.SIGTERM, errors)
         self.assertEqual(errors.count("\n"), 1, errors)
         self.assert_no_files("in.gguf")
+
+    def test_a_link_is_written_through(self):
+        target, link = self.folder / "target.safetensors", self.folder / "link.safetensors"
+        target.write_bytes(b"old")
+        link.symlink_to(target)
+        self.nibble("dequantize", GGML, "-t", "q4_K.quantized", "-o", link)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(list(wf.read_safetensors(target)), ["q4_K.quantized"])
+        dangling = self.folder / "dangling.safetensors"
+        dangling.symlink_to(self.folder / "new.safetensors")
+        self.nibble("dequantize", GGML, "-t", "q4_K.quantized", "-o", dangling)
+        self.assertTrue((self.folder / "new.safetensors").is_file() and dangling.is_symlink())
+
+    def test_closed_standard_streams_do_no_harm(self):
+        out, trace = self.folder / "out.safetensors", {**os.environ, "NIBBLE_EXPLAIN": "1"}
+        expected = self.folder / "expected.safetensors"
+        self.nibble("dequantize", GGML, "-o", expected)
+        closed = lambda: [os.close(fd) for fd in (0, 1, 2)]
+        result = subprocess.run([BINARY, "dequantize", str(GGML), "-o", str(out)], env=trace, preexec_fn=closed, check=False)
+        self.assertEqual(result.returncode, DONE)
+        self.assertTrue(out.read_bytes() == expected.read_bytes(), "the trace went into the output")
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([BINARY, "inspect", str(self.folder / "absent")], stderr=full, check=False)
+        self.assertEqual(result.returncode, BAD_FILE)
+
+    def test_a_reader_that_goes_away_leaves_no_partial_file(self):
+        command = [BINARY, "dequantize", str(GGML), "-o", str(self.folder / "out.safetensors")]
+        read, write = os.pipe()
+        os.close(read)
+        result = subprocess.run(command, stderr=write, env={**os.environ, "NIBBLE_EXPLAIN": "1"}, check=False)
+        os.close(write)
+        self.assertEqual(result.returncode, -signal.SIGPIPE)
+        self.assert_no_files()
+
+    def test_ignored_signals_stay_ignored(self):
+        """As nohup and a shell's background jobs ask."""
+        path, values = self.folder / "in.gguf", 8 * PIECE_VALUES
+        wf.write_gguf(path, [("w", "f16", [values], b"")])
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size + 2 * values)
+        ignore = lambda: [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGHUP, signal.SIGINT)]
+        command = [BINARY, "dequantize", str(path), "-o", str(self.folder / "out.safetensors")]
+        with subprocess.Popen(command, preexec_fn=ignore) as process:
+            while len(list(self.folder.iterdir())) == 1 and process.poll() is None:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=60), DONE)
 
     def test_a_full_standard_output(self):
         with open("/dev/full", "w") as full:

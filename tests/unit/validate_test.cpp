@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 
 namespace nibble {
@@ -58,6 +59,22 @@ const std::vector<BadCase>& bad_cases() {
   static const std::vector<BadCase> cases = {
       {"absent", q4, [](R r) { r.weight.packed.rank = 0; }, "weight has rank 0: expected 1 to 4"},
       {"rank", q4, [](R r) { r.weight.packed.rank = 5; }, "weight has rank 5: expected 1 to 4"},
+      {"unread src1", q4, [](R r) { r.src1.rank = 77, r.src1.format = 999; },
+       "src1 is there: expected none, dequantize reads the weight alone"},
+      {"unread bias", q4, [](R r) { r.bias = make_tensor(nullptr, NIBBLE_F32, {256}); },
+       "bias is there: expected none, dequantize reads the weight alone"},
+      {"out_prod's bias", good_out_prod(), [](R r) { r.bias = make_tensor(nullptr, NIBBLE_F32, {512}); },
+       "bias is there: expected none, out_prod adds none"},
+      {"unread code", q4, [](R r) { r.weight.code.rank = 1, r.weight.code.format = 999; },
+       "code is there: expected none, the weight's scales are in its blocks"},
+      {"unread nested code", q4, [](R r) { r.weight.nested_code = make_tensor(nullptr, NIBBLE_F32, {256}); },
+       "nested_code is there: expected none, the weight's scales are in its blocks"},
+      {"nf4's code", plain, [](R r) { r.weight.code = make_tensor(nullptr, NIBBLE_F32, {16}); },
+       "code is there: expected none, the format's own codes serve"},
+      {"strided statistics", plain, [](R r) { r.weight.absmax.byte_stride[0] = 8; },
+       "absmax has byte stride 8 in dimension 0: expected 4, its values side by side"},
+      {"repeated statistics", nf4, [](R r) { r.weight.nested_code.byte_stride[0] = 0; },
+       "nested_code has byte stride 0 in dimension 0: expected 4, its values side by side"},
       {"beyond_rank", q4, [](R r) { r.weight.packed.shape[2] = 3; },
        "weight has rank 2 and shape [4096, 8, 3, 1]: expected 1 beyond the rank"},
       {"unknown", q4, [](R r) { r.weight.packed.format = 99; }, "weight has unknown format 99"},
@@ -76,7 +93,7 @@ const std::vector<BadCase>& bad_cases() {
       {"block_stride", q4, [](R r) { r.weight.packed.byte_stride[0] = 145; },
        "q4_k weight has byte stride 145 between blocks: expected 144"},
       {"scales", q4, [](R r) { r.weight.absmax = make_tensor(nullptr, NIBBLE_F32, {4}); },
-       "q4_k weight comes with absmax: expected none, its scales are in its blocks"},
+       "absmax is there: expected none, the weight's scales are in its blocks"},
       {"dst_type", q4,
        [](R r) {
          r.dst.format = NIBBLE_Q8_0;
@@ -164,6 +181,37 @@ TEST(ValidateTest, PermutedOutputIsNoOverlap) {
   r.dst.byte_stride[1] = 3 * 1024;
   r.dst.byte_stride[2] = 1024;
   EXPECT_EQ(validate(r).message(), "");
+}
+
+TEST(MakeTensorTest, KnowsNoOrderAmongDimensionsOfZero) {
+  constexpr std::int64_t large = std::int64_t{1} << 40;
+  for (const std::array<std::int64_t, 3> shape :
+       {std::array{large, large, std::int64_t{0}}, std::array{large, std::int64_t{0}, large},
+        std::array{std::int64_t{0}, large, large}}) {
+    EXPECT_EQ(make_tensor(nullptr, NIBBLE_F32, shape).rank, 0u) << "its strides do not fit 63 bits";
+  }
+  const Tensor t = make_tensor(nullptr, NIBBLE_F32, {5, 0, 7});
+  EXPECT_EQ(t.rank, 3u);
+  EXPECT_EQ(element_count(t), 0);
+  EXPECT_EQ(storage_bytes(NIBBLE_F32, std::array{std::int64_t{5}, std::int64_t{0}}).value(), 0u);
+}
+
+TEST(MakeTensorTest, TransposedSharesTheMemory) {
+  const Tensor t = transposed(make_tensor(nullptr, NIBBLE_F32, {5, 3}));
+  EXPECT_EQ(t.shape[0], 3);
+  EXPECT_EQ(t.shape[1], 5);
+  EXPECT_EQ(t.byte_stride[0], 20);
+  EXPECT_EQ(t.byte_stride[1], 4);
+  EXPECT_EQ(transposed(make_tensor(nullptr, NIBBLE_F32, {5})).rank, 2u);
+}
+
+TEST(OwnedTensorTest, RefusesRanksThatNoTensorHas) {
+  const Registry registry = Registry::create(Settings{}).value();
+  const std::array<std::int64_t, 5> ones = {1, 1, 1, 1, 1};
+  for (const std::size_t rank : {0, 5}) {
+    const auto t = OwnedTensor::allocate(registry, NIBBLE_F32, std::span(ones).first(rank), {});
+    EXPECT_EQ(t.status().code(), NIBBLE_INVALID_ARGUMENT) << rank;
+  }
 }
 
 TEST(StorageBytesTest, CountsBlocksAndRefusesWhatDoesNotFit) {
