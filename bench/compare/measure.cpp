@@ -130,43 +130,33 @@ class Graph {
     must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin of a capture");
     work();
     must(cudaStreamEndCapture(stream, &graph), "end of a capture");
+    count_kernels(graph);
     must(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
     must(cudaGraphDestroy(graph), "cudaGraphDestroy");
   }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   ~Graph() { cudaGraphExecDestroy(graph_); }
+  [[nodiscard]] std::size_t kernels() const { return kernels_; }
   void launch() const { must(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
 
  private:
+  void count_kernels(cudaGraph_t graph) {
+    std::size_t count = 0;
+    must(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+    std::vector<cudaGraphNode_t> nodes(count);
+    must(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+    for (const cudaGraphNode_t node : nodes) {
+      cudaGraphNodeType type{};
+      must(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+      kernels_ += type == cudaGraphNodeTypeKernel ? 1 : 0;
+    }
+  }
+
   cudaStream_t stream_;
   cudaGraphExec_t graph_ = nullptr;
+  std::size_t kernels_ = 0;
 };
-
-/// The least of three medians over fresh pairs of buffers: some pairs of addresses share memory channels.
-double copy_us(const Clock& clock, std::uint64_t moved, int batches) {
-  double least = INFINITY;
-  const std::size_t half = std::max<std::size_t>(moved / 2, 1);
-  std::vector<std::unique_ptr<Buffer>> pairs;
-  for (int pair = 0; pair < 3; ++pair) {
-    pairs.push_back(std::make_unique<Buffer>(half + static_cast<std::size_t>(pair) * 4096));
-    pairs.push_back(std::make_unique<Buffer>(half));
-    std::vector<double> samples;
-    const int inner = std::clamp(static_cast<int>(8e9 / static_cast<double>(moved)), 3, 200);
-    for (int i = 0; i < batches + 2; ++i) {
-      const double us = clock.us([&] {
-        for (int k = 0; k < inner; ++k) {
-          must(cudaMemcpyAsync(pairs.back()->data(), pairs[pairs.size() - 2]->data(), half, cudaMemcpyDeviceToDevice,
-                               clock.stream()),
-               "copy");
-        }
-      });
-      if (i >= 2) samples.push_back(us / inner);
-    }
-    least = std::min(least, summarize(samples).median);
-  }
-  return least;
-}
 
 /// So many copies of the operands that a call finds none of its own in the cache.
 int slots_for(std::uint64_t moved) {
@@ -212,6 +202,8 @@ CellTimes measure(const Registry& registry, const CellSpec& cell, const std::str
     if (!in_graph) break;
     graphs.push_back(std::make_unique<Graph>(clock.stream(), [&] { calls(side, times.calls_in_batch); }));
     graphs.back()->launch();
+    const double launches = static_cast<double>(graphs.back()->kernels()) / times.calls_in_batch;
+    (graphs.size() == 1 ? times.baseline_launches : times.candidate_launches) = launches;
   }
   std::vector<double>* const samples[] = {&times.baseline_us, &times.candidate_us};
   for (int batch = 0; batch < effort.batches; ++batch) {
@@ -221,8 +213,23 @@ CellTimes measure(const Registry& registry, const CellSpec& cell, const std::str
       samples[side]->push_back(us / times.calls_in_batch);
     }
   }
-  times.copy_us = copy_us(clock, times.moved_bytes, effort.batches);
   return times;
+}
+
+double copy_bandwidth(int batches) {
+  constexpr std::size_t kBytes = std::size_t{1} << 29;
+  constexpr int kCopies = 10;
+  const Clock clock;
+  const Buffer from(kBytes), to(kBytes);
+  std::vector<double> samples;
+  for (int i = 0; i < batches + 2; ++i) {
+    const double us = clock.us([&] {
+      for (int k = 0; k < kCopies; ++k)
+        must(cudaMemcpyAsync(to.data(), from.data(), kBytes, cudaMemcpyDeviceToDevice, clock.stream()), "copy");
+    });
+    if (i >= 2) samples.push_back(us / kCopies);
+  }
+  return 2.0 * kBytes / summarize(samples).median;
 }
 
 }  // namespace nibble::bench

@@ -22,12 +22,15 @@ struct Effort {
 struct CellTimes {
   int calls_in_batch = 0;
   int slots = 0;  ///< copies of the operands that the calls go through, together more than three times the L2
-  std::vector<double> baseline_us, candidate_us;  ///< a call's time, one a batch
-  double copy_us = 0;                             ///< a copy of as many bytes as the cell must move at least
-  std::uint64_t moved_bytes = 0;
+  std::vector<double> baseline_us, candidate_us;         ///< a call's time, one a batch
+  std::uint64_t moved_bytes = 0;                         ///< that the calls must read and write at least
+  double baseline_launches = 0, candidate_launches = 0;  ///< kernels a call, as a captured graph has them
   std::uint64_t baseline_workspace = 0, candidate_workspace = 0;
   std::vector<std::string> kernels;  ///< that ran, as their plans name them: baseline's, then candidate's
 };
+
+/// Bytes a microsecond, read and written, of a device-to-device copy of half a GiB: the median of `batches`.
+double copy_bandwidth(int batches);
 
 /// Times a cell on device 0 with one kernel a call for each side; empty names stand for what the registry chooses.
 /// Throws std::runtime_error with the reason: a kernel that refuses, operands that do not fit, a failing call.
