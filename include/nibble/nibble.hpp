@@ -2,9 +2,11 @@
 // Apart from abi.h, which plugins see, and from io.hpp, which reads files.
 //
 //   auto file = nibble::WeightFile::open("model.gguf");
-//   auto weight = file->find("output.weight").value();
-//   auto values = nibble::dequantize(weight->weight, NIBBLE_F32);   // allocates
-//   auto status = nibble::out_prod(weight->weight, grad, dst);      // into dst
+//   if (!file) return fail(file.status().message());                // a value may be taken only where there is one
+//   auto weight = file->find("output.weight");
+//   if (!weight) return fail(weight.status().message());
+//   auto values = nibble::dequantize((*weight)->weight, NIBBLE_F32);   // allocates
+//   auto status = nibble::out_prod((*weight)->weight, grad, dst);      // into dst
 //
 // Every function here may be called from any thread. Nothing throws across this interface but std::bad_alloc on the
 // host; nothing aborts, exits or prints (NIBBLE_EXPLAIN=1 asks for printing).
