@@ -16,6 +16,11 @@
 
 namespace nibble::gpu {
 
+/// Chunks that a thread holds at once, and with them the values of a tile: more cost registers that other blocks need.
+inline constexpr int kFlatSteps = 4;
+template <class Out>
+inline constexpr int kFlatTile = kFlatSteps* kThreads* kChunk<Out>;
+
 template <class F>
 inline constexpr int kFlatBits = F::kEngine == Engine::flat4 ? 4 : 8;
 
@@ -39,48 +44,67 @@ __device__ inline void decode_flat_slowly(const std::uint8_t* src, std::int64_t 
   }
 }
 
-/// A tile of whole chunks: all loads of a thread are under way before the first is used.
-template <class F, class Out, class Scales>
-__device__ inline void decode_flat_chunks(const std::uint8_t* src, std::int64_t index, const Scales& scales,
-                                          const float* table, std::uint8_t* dst, int count) {
-  constexpr int N = kChunk<Out>, kBits = kFlatBits<F>;
-  constexpr int kSteps = kTileValues / (kThreads * N);
+/// A thread's part of a tile of whole chunks, on its way from memory.
+template <class F, class Out>
+struct FlatChunks {
+  static constexpr int N = kChunk<Out>, kBits = kFlatBits<F>;
+  static constexpr int kSteps = kFlatSteps;
   using Word = CodeWord<kBits, N>;
-  const int first = static_cast<int>(threadIdx.x) * N;
-  const auto* words = reinterpret_cast<const Word*>(src + index * kBits / 8) + threadIdx.x;
+
   Word codes[kSteps];
   float scale[kSteps];
+
+  /// kFull: `count` is the whole tile. Without a branch between them all loads are under way before the first is used.
+  template <bool kFull, class Scales>
+  __device__ inline void load(const std::uint8_t* src, std::int64_t index, const Scales& scales, int count) {
+    const int first = static_cast<int>(threadIdx.x) * N;
+    const auto* words = reinterpret_cast<const Word*>(src + index * kBits / 8) + threadIdx.x;
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
-    const int v = s * kThreads * N + first;
-    if (v >= count) break;
-    codes[s] = words[s * kThreads];
-    scale[s] = scales.of(index + v);
+    for (int s = 0; s < kSteps; ++s) {
+      const int v = s * kThreads * N + first;
+      if (!kFull && v >= count) break;
+      codes[s] = words[s * kThreads];
+      scale[s] = scales.of(index + v);
+    }
   }
+
+  template <bool kFull>
+  __device__ inline void decode(const float* table, std::uint8_t* dst, int count) const {
+    const int first = static_cast<int>(threadIdx.x) * N;
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
-    const int v = s * kThreads * N + first;
-    if (v >= count) break;
-    float out[N];
-    decode_flat<kBits, N>(codes[s], table, scale[s], out);
-    store_streaming(dst + v * Out::kBytes, packed<Out>(out));
+    for (int s = 0; s < kSteps; ++s) {
+      const int v = s * kThreads * N + first;
+      if (!kFull && v >= count) break;
+      float out[N];
+      decode_flat<kBits, N>(codes[s], table, scale[s], out);
+      store_streaming(dst + v * Out::kBytes, packed<Out>(out));
+    }
   }
-}
+};
 
 template <class F, class Out, class Scales>
 __global__ void __launch_bounds__(kThreads) flat_kernel(Tiles tiles, Scales scales, const float* code) {
   constexpr int N = kChunk<Out>;
   __shared__ float table[1 << kFlatBits<F>];
-  fill_flat_codes<F>(code, table);
-  __syncthreads();
   const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);
   const std::uint8_t* src = tiles.rows.src;
   const std::int64_t index = tile.src + tile.begin;
-  int whole = 0;
-  if (index % N == 0 && is_aligned(src, alignof(CodeWord<kFlatBits<F>, N>)) && is_aligned(tile.dst, 16)) {
-    whole = tile.values - tile.values % N;
-    decode_flat_chunks<F, Out>(src, index, scales, table, tile.dst, whole);
+  const bool chunks = index % N == 0 && is_aligned(src, alignof(CodeWord<kFlatBits<F>, N>)) && is_aligned(tile.dst, 16);
+  const int whole = chunks ? tile.values - tile.values % N : 0;
+  // The loads come before the barrier, which then costs nothing that they do not.
+  FlatChunks<F, Out> held;
+  if (whole == kFlatTile<Out>) {
+    held.template load<true>(src, index, scales, whole);
+  } else {
+    held.template load<false>(src, index, scales, whole);
   }
+  fill_flat_codes<F>(code, table);
+  __syncthreads();
+  if (whole == kFlatTile<Out>) {
+    held.template decode<true>(table, tile.dst, whole);
+    return;
+  }
+  held.template decode<false>(table, tile.dst, whole);
   decode_flat_slowly<F, Out>(src, index, scales, table, tile.dst, whole + static_cast<int>(threadIdx.x), tile.values);
 }
 
@@ -88,8 +112,8 @@ template <class Scales>
 nibble_status launch_flat(const nibble_weight& w, nibble_format to, const Rows& rows, const Scales& scales,
                           const float* code, Stream stream, nibble_text* why) {
   const auto go = [&](auto f, auto out) {
-    return launch_tiles(flat_kernel<decltype(f), decltype(out), Scales>, "decode codebook", kThreads, kTileValues, rows,
-                        stream, why, scales, code);
+    return launch_tiles(flat_kernel<decltype(f), decltype(out), Scales>, "decode codebook", kThreads,
+                        kFlatTile<decltype(out)>, rows, stream, why, scales, code);
   };
   if constexpr (std::is_same_v<Scales, StoredScales>) {
     if (w.packed.format == NIBBLE_BLOCKWISE8) return with_types<Engine::flat8>(w.packed.format, to, go);
