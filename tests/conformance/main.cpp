@@ -3,7 +3,8 @@
 //
 //   NIBBLE_CONFORMANCE=reduced       fewer combinations, for sanitizers
 //   NIBBLE_TEST_REQUIRE=cpu,cuda     fails where one of these back ends executed nothing
-//   NIBBLE_TEST_DATA=DIR             holds golden/ and expected_failures.txt; where they were built, without it
+//   NIBBLE_TEST_DATA=DIR             holds golden/ and expected_failures.txt; without it, what was installed with this
+//                                    program, or what it was built from
 // Settings of the library (NIBBLE_BACKEND, NIBBLE_PLUGIN_PATH, ...) hold as everywhere.
 #include "tests/conformance/suite.h"
 
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +35,14 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+std::string data_folder() {
+  if (const std::string given = variable("NIBBLE_TEST_DATA"); !given.empty()) return given;
+  std::error_code none;
+  const auto installed =
+      std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "../share/nibble/conformance";
+  return std::filesystem::is_directory(installed, none) ? installed.string() : NIBBLE_TEST_DATA;
+}
+
 int fail(std::string_view why) {
   fmt::print(stderr, "nibble_conformance: {}\n", why);
   return 2;
@@ -42,8 +52,7 @@ int run(const std::string& program) {
   const std::string mode = variable("NIBBLE_CONFORMANCE");
   if (!mode.empty() && mode != "full" && mode != "reduced")
     return fail(fmt::format("NIBBLE_CONFORMANCE={}: expected full or reduced", mode));
-  const std::string given = variable("NIBBLE_TEST_DATA");
-  const std::string data = given.empty() ? NIBBLE_TEST_DATA : given;
+  const std::string data = data_folder();
   auto expected = ExpectedFailures::read(data + "/expected_failures.txt");
   if (!expected) return fail(expected.status().message());
   const auto registry = Registry::create();
