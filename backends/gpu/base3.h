@@ -12,7 +12,7 @@ namespace nibble::gpu {
 template <class F, class Out>
 __global__ void __launch_bounds__(kThreads, kResident) base3_kernel(Tiles tiles) {
   constexpr int N = kChunk<Out>;
-  __shared__ alignas(16) std::uint8_t blocks[kTileBytes<F> + 16];
+  alignas(16) __shared__ std::uint8_t blocks[kTileBytes<F> + 16];
   const int first = static_cast<int>(threadIdx.x) * N;
   static_assert(kThreads * N % F::kBlockValues == 0);
   const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);

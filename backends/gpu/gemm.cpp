@@ -28,4 +28,11 @@ nibble_status multiply(const GemmEngine& engine, const Gemm& gemm, Scratch scrat
   return NIBBLE_OK;
 }
 
+const GemmEngine kPortableEngine = {.math = NIBBLE_MATH_F32,
+                                    .scratch_bytes = 0,
+                                    .least_scratch_bytes = 0,
+                                    .reads = [](const Operand&, std::int64_t, std::int64_t) { return true; },
+                                    .multiplies = [](nibble_format, nibble_format) { return true; },
+                                    .run = run_portable};
+
 }  // namespace nibble::gpu

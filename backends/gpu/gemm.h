@@ -57,6 +57,9 @@ nibble_status multiply(const GemmEngine& engine, const Gemm& gemm, Scratch scrat
 
 /// f32 accumulation in a fixed order by a kernel of our own: needs no library, reads any strides.
 extern const GemmEngine kPortableEngine;
+/// Its launch, which lies with the kernel.
+nibble_status run_portable(const GemmEngine& engine, const Gemm& gemm, Scratch scratch, Stream stream,
+                           nibble_text* why);
 
 /// out[inner + outer * inner_count + batch * inner_count * outer_count] = in, widened to f32, contiguous.
 struct Pack {

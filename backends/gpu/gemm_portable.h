@@ -67,20 +67,13 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-inline nibble_status run_portable(const GemmEngine&, const Gemm& g, Scratch, Stream stream, nibble_text* why) {
+nibble_status run_portable(const GemmEngine&, const Gemm& g, Scratch, Stream stream, nibble_text* why) {
   const std::int64_t tiles_m = (g.m + kTile - 1) / kTile, tiles_n = (g.n + kTile - 1) / kTile;
   const Launch shape{.name = "portable_gemm",
                      .blocks = static_cast<std::uint64_t>(tiles_m) * static_cast<std::uint64_t>(tiles_n * g.batch),
                      .threads = kTileThreads};
   return launch(portable_gemm_kernel, shape, stream, why, g, tiles_m, tiles_n);
 }
-
-const GemmEngine kPortableEngine = {.math = NIBBLE_MATH_F32,
-                                    .scratch_bytes = 0,
-                                    .least_scratch_bytes = 0,
-                                    .reads = [](const Operand&, std::int64_t, std::int64_t) { return true; },
-                                    .multiplies = [](nibble_format, nibble_format) { return true; },
-                                    .run = run_portable};
 
 }  // namespace nibble::gpu
 

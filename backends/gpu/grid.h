@@ -22,8 +22,8 @@ inline constexpr int kGridEntries = static_cast<int>(std::size(grid_table<grid>(
 template <class F, class Out>
 __global__ void __launch_bounds__(kThreads, kResident - 1) grid_kernel(Tiles tiles) {
   constexpr int N = kChunk<Out>;
-  __shared__ alignas(16) std::uint8_t blocks[kTileBytes<F> + 16];
-  __shared__ alignas(8) typename F::Entry grid[kGridEntries<F::kGrid>];
+  alignas(16) __shared__ std::uint8_t blocks[kTileBytes<F> + 16];
+  alignas(8) __shared__ typename F::Entry grid[kGridEntries<F::kGrid>];
   for (int i = threadIdx.x; i < kGridEntries<F::kGrid>; i += kThreads) grid[i] = device_grid<F::kGrid>.entries[i];
 
   const int first = static_cast<int>(threadIdx.x) * N;

@@ -35,8 +35,10 @@ __device__ inline void decode_staged_runs(const std::uint8_t* blocks, const RunS
 
 template <class F, class Out>
 __global__ void __launch_bounds__(kThreads, kResident) runs_kernel(Tiles tiles) {
-  __shared__ alignas(16) std::uint8_t blocks[kTileBytes<F> + 16];
-  __shared__ RunScale<F> scales[kTileValues / F::kRunLength];
+  alignas(16) __shared__ std::uint8_t blocks[kTileBytes<F> + 16];
+  // As bytes, since a type with initializers may not lie in shared memory.
+  alignas(8) __shared__ std::uint8_t scale_bytes[kTileValues / F::kRunLength * sizeof(RunScale<F>)];
+  auto* scales = reinterpret_cast<RunScale<F>*>(scale_bytes);
   __shared__ float table[F::kCombine == Combine::table ? 16 : 1];
   if constexpr (F::kCombine == Combine::table) {
     if (threadIdx.x == 0) fill_codes<F>(table);

@@ -44,18 +44,10 @@ nibble_status free_async(void* data, Stream stream, nibble_text* why);
 nibble_status copy_to_device(void* dst, const void* host_src, std::uint64_t bytes, Stream stream, nibble_text* why);
 /// Done when it returns.
 nibble_status copy_to_host(void* host_dst, const void* src, std::uint64_t bytes, Stream stream, nibble_text* why);
-nibble_status copy_on_device_async(void* dst, const void* src, std::uint64_t bytes, Stream stream, nibble_text* why);
-/// Rows of `row_bytes`, each side with its own distance between rows.
-nibble_status copy_rows_async(void* dst, std::uint64_t dst_stride_bytes, const void* src,
-                              std::uint64_t src_stride_bytes, std::uint64_t row_bytes, std::uint64_t rows,
-                              Stream stream, nibble_text* why);
-nibble_status fill_async(void* dst, std::uint8_t byte, std::uint64_t bytes, Stream stream, nibble_text* why);
 nibble_status synchronize(Stream stream, nibble_text* why);
 nibble_status stream_create(Stream* out, nibble_text* why);
 nibble_status stream_destroy(Stream stream, nibble_text* why);
 
-/// Lets a kernel use more dynamic shared memory than the default limit.
-nibble_status allow_shared_bytes(const void* kernel, std::uint64_t bytes, nibble_text* why);
 /// Blocks of `threads` threads of this kernel that one multiprocessor holds at once, times the multiprocessors.
 nibble_status resident_blocks(const void* kernel, std::uint32_t threads, std::uint64_t shared_bytes, std::uint32_t* out,
                               nibble_text* why);

@@ -315,4 +315,10 @@ TEST(GpuLinear, CutsLongSums) {
 }
 
 }  // namespace
+
+/// The device's engine, which gemm.cpp names.
+nibble_status run_portable(const GemmEngine& engine, const Gemm& g, Scratch scratch, Stream stream, nibble_text* why) {
+  return run_plainly(engine, g, scratch, stream, why);
+}
+
 }  // namespace nibble::gpu

@@ -1,4 +1,4 @@
-// The engine for base-3 formats, compiled for CUDA.
+// The engine for base-3 formats.
 // Apart from the other engines so that each compiles on its own.
 #include "backends/gpu/base3.h"
 

@@ -1,4 +1,4 @@
-// The engine for codes over the whole tensor, from stored or rebuilt scales, compiled for CUDA.
+// The engine for codes over the whole tensor, from stored or rebuilt scales.
 // Apart from the other engines so that each compiles on its own.
 #include "backends/gpu/decode.h"
 #include "backends/gpu/flat_two_step.h"

@@ -1,4 +1,4 @@
-// The engine for values that are stored as themselves, compiled for CUDA.
+// The engine for values that are stored as themselves.
 // Apart from the other engines so that each compiles on its own.
 #include "backends/gpu/element.h"
 

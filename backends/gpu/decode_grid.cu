@@ -1,4 +1,4 @@
-// The engine for grid formats, compiled for CUDA.
+// The engine for grid formats.
 // Apart from the other engines so that each compiles on its own.
 #include "backends/gpu/grid.h"
 

@@ -1,4 +1,4 @@
-// The engine for formats of runs, compiled for CUDA.
+// The engine for formats of runs.
 // Apart from the other engines so that each compiles on its own.
 #include "backends/gpu/runs.h"
 

@@ -1,0 +1,57 @@
+# Looks for a HIP compiler and gives a rule for device code. CMake's own HIP language does not configure with Debian's
+# packages (it looks for a package file that they lack), so the compiler is called directly.
+option(NIBBLE_HIP "Build the HIP back end where there is a HIP compiler" ON)
+set(NIBBLE_HIP_ARCHITECTURES "" CACHE STRING "AMD architectures, gfx90a;gfx942; empty: those below that the compiler knows")
+set(NIBBLE_HAVE_HIP FALSE)
+if(NOT NIBBLE_HIP)
+  return()
+endif()
+find_program(NIBBLE_HIPCC hipcc HINTS /opt/rocm/bin)
+if(NOT NIBBLE_HIPCC)
+  message(STATUS "nibble: no HIP compiler (hipcc) was found, so the HIP back end is not built")
+  return()
+endif()
+
+function(nibble_hip_known_architectures out)
+  file(WRITE ${PROJECT_BINARY_DIR}/hip_probe.hip "#include <hip/hip_runtime.h>\n__global__ void k() {}\n")
+  foreach(arch gfx906 gfx90a gfx942 gfx1030 gfx1100 gfx1201)
+    execute_process(COMMAND ${NIBBLE_HIPCC} -x hip --offload-arch=${arch} -c -o ${PROJECT_BINARY_DIR}/hip_probe.o ${PROJECT_BINARY_DIR}/hip_probe.hip
+      RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(NOT failed)
+      list(APPEND known ${arch})
+    endif()
+  endforeach()
+  set(${out} "${known}" PARENT_SCOPE)
+endfunction()
+if(NOT NIBBLE_HIP_ARCHITECTURES)
+  nibble_hip_known_architectures(known)
+  set(NIBBLE_HIP_ARCHITECTURES "${known}" CACHE STRING "" FORCE)
+endif()
+find_library(NIBBLE_HIP_RUNTIME amdhip64 HINTS /opt/rocm/lib)
+find_path(NIBBLE_HIP_INCLUDE hip/hip_runtime_api.h HINTS /opt/rocm/include)
+if(NOT NIBBLE_HIP_ARCHITECTURES OR NOT NIBBLE_HIP_RUNTIME OR NOT NIBBLE_HIP_INCLUDE)
+  message(STATUS "nibble: ${NIBBLE_HIPCC} compiles for no known architecture, or its runtime is missing; the HIP back end is not built")
+  return()
+endif()
+message(STATUS "nibble: HIP back end for ${NIBBLE_HIP_ARCHITECTURES}")
+set(NIBBLE_HAVE_HIP TRUE)
+
+# nibble_hip_objects(OUT SOURCES...): device code compiled to object files, whose paths OUT then holds.
+# Every product and sum rounds on its own: the compiler's default for device code would fuse them.
+function(nibble_hip_objects out)
+  list(TRANSFORM NIBBLE_HIP_ARCHITECTURES PREPEND --offload-arch= OUTPUT_VARIABLE arches)
+  set(flags -x hip -include hip/hip_runtime.h -std=c++20 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -Wall -Wextra -Wno-unused-command-line-argument)
+  if(NIBBLE_WERROR)
+    list(APPEND flags -Werror)
+  endif()
+  foreach(source ${ARGN})
+    cmake_path(GET source STEM name)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.hip.o)
+    add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d
+      COMMAND ${NIBBLE_HIPCC} ${flags} ${arches} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include
+        -MD -MF ${object}.d -MT ${object} -c -o ${object} ${source}
+      COMMENT "Building HIP object ${name}" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  set(${out} "${objects}" PARENT_SCOPE)
+endfunction()
