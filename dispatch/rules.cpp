@@ -29,10 +29,13 @@ constexpr const char* kScalesInThePass =
 constexpr Rule kRules[] = {
     // op | when | prefer | because
     {NIBBLE_OP_DEQUANTIZE, kNestedOnSm103, "cuda_sm103.dequantize.nested", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.row_blocks.bf16", kScalesInThePass},
     {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.row_blocks", kScalesInThePass},
     {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.row_blocks.f32", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.whole.bf16", kScalesInThePass},
     {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.whole", kScalesInThePass},
     {NIBBLE_OP_OUT_PROD, kNestedOnSm103, "cuda_sm103.out_prod.whole.f32", kScalesInThePass},
+    {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.bf16", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.f32", kScalesInThePass},
 };

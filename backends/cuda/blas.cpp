@@ -171,20 +171,30 @@ nibble_status run(const GemmEngine& engine, const Gemm& g, Scratch scratch, Stre
 
 bool both_f32(nibble_format a, nibble_format b) { return a == NIBBLE_F32 && b == NIBBLE_F32; }
 bool alike(nibble_format a, nibble_format b) { return a == b; }
+bool alike_and_short(nibble_format a, nibble_format b) { return a == b && a != NIBBLE_F32; }
 
 }  // namespace
 
 const GemmEngine kBlasF32 = {.math = NIBBLE_MATH_F32,
+                             .operand_type = NIBBLE_F32,
                              .scratch_bytes = kScratchBytes,
                              .least_scratch_bytes = kLeastScratchBytes,
                              .reads = reads,
                              .multiplies = both_f32,
                              .run = run};
 const GemmEngine kBlasTf32 = {.math = NIBBLE_MATH_TF32,
+                              .operand_type = NIBBLE_F32,
                               .scratch_bytes = kScratchBytes,
                               .least_scratch_bytes = kLeastScratchBytes,
                               .reads = reads,
                               .multiplies = alike,
+                              .run = run};
+const GemmEngine kBlasBf16 = {.math = NIBBLE_MATH_BF16,
+                              .operand_type = NIBBLE_BF16,
+                              .scratch_bytes = kScratchBytes,
+                              .least_scratch_bytes = kLeastScratchBytes,
+                              .reads = reads,
+                              .multiplies = alike_and_short,
                               .run = run};
 
 }  // namespace nibble::cuda

@@ -11,6 +11,8 @@ namespace nibble::cuda {
 extern const gpu::GemmEngine kBlasF32;
 /// f32 operands rounded to TF32's 11 significant bits; two of f16 or two of bf16 multiplied as they are, exactly.
 extern const gpu::GemmEngine kBlasTf32;
+/// Operands rounded to bf16; two of f16 multiplied as they are. Sums in binary32.
+extern const gpu::GemmEngine kBlasBf16;
 
 }  // namespace nibble::cuda
 

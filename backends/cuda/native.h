@@ -11,6 +11,6 @@
 namespace nibble::gpu {
 inline constexpr cudaError_t kNoCode = cudaErrorNoKernelImageForDevice, kNoMemory = cudaErrorMemoryAllocation;
 inline constexpr cudaDeviceAttr kProcessorCount = cudaDevAttrMultiProcessorCount;
-}
+}  // namespace nibble::gpu
 
 #endif

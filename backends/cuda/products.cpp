@@ -32,12 +32,17 @@ constexpr Product kPortable{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}};
 #if NIBBLE_HAVE_CUBLAS
 constexpr Product kMatrixF32{{&kBlasF32, &gpu::kTwoStepDecoder}, Shape::matrix};
 constexpr Product kMatrixTf32{{&kBlasTf32, &gpu::kTwoStepDecoder}, Shape::matrix};
+constexpr Product kMatrixBf16{{&kBlasBf16, &gpu::kTwoStepDecoder}, Shape::matrix};
+constexpr Product kBatchBf16{{&kBlasBf16, &gpu::kTwoStepDecoder}, Shape::batch};
 constexpr Product kBatchF32{{&kBlasF32, &gpu::kTwoStepDecoder}, Shape::batch};
 constexpr Product kBatchTf32{{&kBlasTf32, &gpu::kTwoStepDecoder}, Shape::batch};
 #endif
 
 constexpr nibble_kernel kRows[] = {
 #if NIBBLE_HAVE_CUBLAS
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, kBatchBf16),
+    row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.bf16", 30, NIBBLE_MATH_BF16, kMatrixBf16),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks", 20, NIBBLE_MATH_TF32, kMatrixTf32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.f32", 10, NIBBLE_MATH_F32, kMatrixF32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole", 20, NIBBLE_MATH_TF32, kBatchTf32),

@@ -69,6 +69,8 @@ constexpr nibble_kernel kDequantize = {.struct_size = sizeof(nibble_kernel),
 using gpu::Product;
 constexpr Product kMatrixF32{{&cuda::kBlasF32, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
 constexpr Product kMatrixTf32{{&cuda::kBlasTf32, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
+constexpr Product kMatrixBf16{{&cuda::kBlasBf16, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
+constexpr Product kBatchBf16{{&cuda::kBlasBf16, &gpu::kNestedDecoder}, Product::Shape::batch, true};
 constexpr Product kBatchF32{{&cuda::kBlasF32, &gpu::kNestedDecoder}, Product::Shape::batch, true};
 constexpr Product kBatchTf32{{&cuda::kBlasTf32, &gpu::kNestedDecoder}, Product::Shape::batch, true};
 
@@ -76,6 +78,9 @@ constexpr nibble_kernel row(nibble_op op, const char* name, nibble_math math, co
   return gpu::product_row(op, name, kByRule, math, NIBBLE_DEVICE_CUDA, kFormats, self);
 }
 constexpr nibble_kernel kProducts[] = {
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks.bf16", NIBBLE_MATH_BF16, kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole.bf16", NIBBLE_MATH_BF16, kBatchBf16),
+    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks.bf16", NIBBLE_MATH_BF16, kMatrixBf16),
     row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks", NIBBLE_MATH_TF32, kMatrixTf32),
     row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks.f32", NIBBLE_MATH_F32, kMatrixF32),
     row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole", NIBBLE_MATH_TF32, kBatchTf32),

@@ -29,6 +29,7 @@ nibble_status multiply(const GemmEngine& engine, const Gemm& gemm, Scratch scrat
 }
 
 const GemmEngine kPortableEngine = {.math = NIBBLE_MATH_F32,
+                                    .operand_type = NIBBLE_F32,
                                     .scratch_bytes = 0,
                                     .least_scratch_bytes = 0,
                                     .reads = [](const Operand&, std::int64_t, std::int64_t) { return true; },

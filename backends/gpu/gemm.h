@@ -38,7 +38,8 @@ struct Scratch {
 
 /// What multiplies. Static data; the functions are reentrant.
 struct GemmEngine {
-  nibble_math math;  ///< the class that it achieves
+  nibble_math math;            ///< the class that it achieves
+  nibble_format operand_type;  ///< that weights are decoded to, and src1 is copied to where it cannot be read in place
   std::uint64_t scratch_bytes;
   std::uint64_t least_scratch_bytes;
   /// True where the operand, of this many values in each dimension, can be read as it lies. f32 and 16-bit alike.
@@ -61,12 +62,14 @@ extern const GemmEngine kPortableEngine;
 nibble_status run_portable(const GemmEngine& engine, const Gemm& gemm, Scratch scratch, Stream stream,
                            nibble_text* why);
 
-/// out[inner + outer * inner_count + batch * inner_count * outer_count] = in, widened to f32, contiguous.
+/// out[inner + outer * inner_count + batch * inner_count * outer_count] = in, contiguous, rounded once where out is
+/// narrower.
 struct Pack {
   const void* in = nullptr;
   nibble_format type = NIBBLE_F32;
   std::int64_t inner_stride = 0, outer_stride = 0, batch_stride = 0;  ///< of in, in elements
-  float* out = nullptr;
+  void* out = nullptr;
+  nibble_format out_type = NIBBLE_F32;
   std::int64_t inner = 0, outer = 0, batch = 1;
 };
 nibble_status pack(const Pack& p, Stream stream, nibble_text* why);

@@ -49,8 +49,8 @@ __device__ void for_each_element(std::int64_t inner, std::int64_t outer, std::in
 
 __global__ void pack_kernel(Pack p) {
   for_each_element(p.inner, p.outer, p.batch, [&](std::int64_t i, std::int64_t j, std::int64_t batch) {
-    p.out[(batch * p.outer + j) * p.inner + i] =
-        load_as_f32(p.in, p.type, batch * p.batch_stride + j * p.outer_stride + i * p.inner_stride);
+    store_rounded(p.out, p.out_type, (batch * p.outer + j) * p.inner + i,
+                  load_as_f32(p.in, p.type, batch * p.batch_stride + j * p.outer_stride + i * p.inner_stride));
   });
 }
 

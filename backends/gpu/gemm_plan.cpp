@@ -29,13 +29,13 @@ std::int64_t balanced_block(std::int64_t count, std::int64_t most) {
 Carved::Carved(const Pieces& pieces, void* workspace) {
   auto* at = static_cast<std::uint8_t*>(workspace);
   const auto take = [&](std::uint64_t bytes) {
-    auto* piece = reinterpret_cast<float*>(at);
+    auto* taken = at;
     at += bytes;
-    return bytes != 0 ? piece : nullptr;
+    return bytes != 0 ? taken : nullptr;
   };
   scratch = {take(pieces.scratch), pieces.scratch};
-  scales = take(pieces.scales);
-  sums = take(pieces.sums);
+  scales = reinterpret_cast<float*>(take(pieces.scales));
+  sums = reinterpret_cast<float*>(take(pieces.sums));
   decoded = take(pieces.decoded);
   packed = take(pieces.packed);
 }
@@ -43,17 +43,17 @@ Carved::Carved(const Pieces& pieces, void* workspace) {
 Operands choose_operands(const GemmEngine& engine, const nibble_request& r, const Operand& src1, std::int64_t n,
                          bool along_rows) {
   const Tensor& w = r.weight.packed;
-  Operands o{.src1 = src1, .stage = r.dst.format != NIBBLE_F32};
+  Operands o{.src1 = src1, .type = engine.operand_type, .stage = r.dst.format != NIBBLE_F32};
   const std::int64_t m = along_rows ? w.shape[0] : w.shape[1], k = along_rows ? w.shape[1] : w.shape[0];
   const bool src1_read = engine.reads(src1, n, k);
   if (is_element(w.format) && whole_strides(w)) {
     const std::int64_t row = element_stride(w, 1);
     o.weight = {.type = w.format, .outer_stride = along_rows ? 1 : row, .k_stride = along_rows ? row : 1};
-    const nibble_format other = src1_read ? src1.type : nibble_format{NIBBLE_F32};
-    o.decode = !engine.reads(o.weight, m, k) ||
-               !(engine.multiplies(w.format, other) || engine.multiplies(w.format, NIBBLE_F32));
+    const nibble_format other = src1_read ? src1.type : o.type;
+    o.decode =
+        !engine.reads(o.weight, m, k) || !(engine.multiplies(w.format, other) || engine.multiplies(w.format, o.type));
   }
-  o.pack = !src1_read || !engine.multiplies(o.decode ? nibble_format{NIBBLE_F32} : w.format, src1.type);
+  o.pack = !src1_read || !engine.multiplies(o.decode ? o.type : w.format, src1.type);
   return o;
 }
 

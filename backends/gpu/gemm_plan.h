@@ -20,9 +20,11 @@ inline constexpr std::uint64_t kDefaultWorkspaceBytes = std::uint64_t{256} << 20
 constexpr std::uint64_t aligned(std::uint64_t bytes) {
   return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
 }
-/// Bytes of a f32 array, aligned.
-constexpr std::uint64_t f32_piece(std::int64_t a, std::int64_t b = 1, std::int64_t c = 1) {
-  return aligned(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b) * static_cast<std::uint64_t>(c) * 4);
+constexpr std::int64_t element_bytes(nibble_format type) { return type == NIBBLE_F32 ? 4 : 2; }
+/// Bytes of an array, aligned.
+constexpr std::uint64_t piece(nibble_format type, std::int64_t a, std::int64_t b = 1, std::int64_t c = 1) {
+  return aligned(static_cast<std::uint64_t>(a * element_bytes(type)) * static_cast<std::uint64_t>(b) *
+                 static_cast<std::uint64_t>(c));
 }
 /// Neighbouring rows of decoded values start this many values apart: 16-byte loads stay aligned whatever the width.
 constexpr std::int64_t padded_row(std::int64_t values) { return (values + 7) / 8 * 8; }
@@ -34,8 +36,8 @@ struct Pieces {
   std::uint64_t scratch = 0;  ///< the engine's
   std::uint64_t scales = 0;   ///< of a nested weight, rebuilt once a call
   std::uint64_t sums = 0;     ///< f32, where dst has 16 bits
-  std::uint64_t decoded = 0;  ///< a block of the weight, f32
-  std::uint64_t packed = 0;   ///< a piece of src1, f32
+  std::uint64_t decoded = 0;  ///< a block of the weight, in the engine's type
+  std::uint64_t packed = 0;   ///< a piece of src1, likewise
   [[nodiscard]] std::uint64_t total() const { return scratch + scales + sums + decoded + packed; }
 };
 
@@ -64,16 +66,17 @@ struct Carved {
   Scratch scratch;
   float* scales;
   float* sums;
-  float* decoded;
-  float* packed;
+  void* decoded;
+  std::uint8_t* packed;
 };
 
 /// How the operands of a product get to the engine.
 struct Operands {
-  Operand weight{}, src1{};  ///< as they lie; `weight` is meaningful where it is not decoded
-  bool decode = true;        ///< the weight goes through the workspace as f32; else the engine reads it in place
-  bool pack = false;         ///< src1 goes through the workspace as f32
-  bool stage = false;        ///< the sums stay in the workspace until they are complete, then are rounded once
+  Operand weight{}, src1{};         ///< as they lie; `weight` is meaningful where it is not decoded
+  nibble_format type = NIBBLE_F32;  ///< of what goes through the workspace: the engine's
+  bool decode = true;               ///< the weight does; else the engine reads it in place
+  bool pack = false;                ///< src1 does
+  bool stage = false;               ///< the sums stay in the workspace until they are complete, then are rounded once
 };
 
 /// Chooses for a weight [rows, columns] and a src1 whose strides are already set. `along_rows`: the sum runs over the
@@ -84,7 +87,6 @@ Operands choose_operands(const GemmEngine& engine, const nibble_request& r, cons
 /// Bytes of scratch out of `spare`, which is what a call has beyond its least needs.
 std::uint64_t scratch_share(const GemmEngine& engine, std::uint64_t spare);
 
-inline std::int64_t element_bytes(nibble_format type) { return type == NIBBLE_F32 ? 4 : 2; }
 inline std::int64_t element_stride(const Tensor& t, int dimension) {
   return t.byte_stride[dimension] / element_bytes(t.format);
 }

@@ -20,7 +20,8 @@ bool nothing_to_sum(const nibble_request& r) { return element_count(r.dst) == 0 
 /// Outputs that fit beside a tile's other pieces; less than 1 where they do not.
 std::int64_t rows_beside(const LinearPlan& p, std::int64_t all, std::uint64_t bytes) {
   const std::uint64_t taken = p.pieces.scratch + p.pieces.scales + p.pieces.packed + 2 * kPieceAlignment;
-  const std::int64_t row = (p.operands.decode ? 4 * p.decoded_row : 0) + (p.operands.stage ? 4 * p.tokens : 0);
+  const std::int64_t row =
+      (p.operands.decode ? element_bytes(p.operands.type) * p.decoded_row : 0) + (p.operands.stage ? 4 * p.tokens : 0);
   if (row == 0) return bytes < taken - 2 * kPieceAlignment ? 0 : all;
   return bytes <= taken ? 0 : static_cast<std::int64_t>((bytes - taken) / static_cast<std::uint64_t>(row));
 }
@@ -30,7 +31,7 @@ std::int64_t wanted_tokens(const LinearPlan& p, const nibble_request& r, std::ui
   constexpr std::int64_t kGoodRows = 256;  // outputs a block that keep a product efficient
   const auto half = static_cast<std::int64_t>(bytes / 2);
   std::int64_t tokens = r.dst.shape[1];
-  if (p.operands.pack) tokens = std::min(tokens, half / (4 * r.weight.packed.shape[0]));
+  if (p.operands.pack) tokens = std::min(tokens, half / (element_bytes(p.operands.type) * r.weight.packed.shape[0]));
   if (p.operands.stage) tokens = std::min(tokens, half / 2 / (4 * std::min(r.dst.shape[0], kGoodRows)));
   return std::max<std::int64_t>(tokens, 1);
 }
@@ -68,7 +69,7 @@ class Run {
     return NIBBLE_OK;
   }
 
-  /// Replaces b by an f32 copy, each token's values side by side.
+  /// Replaces b by a copy in the engine's type, each token's values side by side.
   nibble_status pack_src1(Operand& b, std::int64_t tokens) {
     const std::int64_t in = r_.weight.packed.shape[0];
     const Pack p{.in = b.data,
@@ -76,9 +77,10 @@ class Run {
                  .inner_stride = b.k_stride,
                  .outer_stride = b.outer_stride,
                  .out = carved_.packed,
+                 .out_type = plan_.operands.type,
                  .inner = in,
                  .outer = tokens};
-    b = {.data = carved_.packed, .type = NIBBLE_F32, .outer_stride = in, .k_stride = 1};
+    b = {.data = carved_.packed, .type = plan_.operands.type, .outer_stride = in, .k_stride = 1};
     return pack(p, stream_, why_);
   }
 
@@ -89,7 +91,7 @@ class Run {
     g.a.data = bytes_of(w) + first * w.byte_stride[1];
     if (plan_.operands.decode) {
       if (const nibble_status s = decode(first, rows); s != NIBBLE_OK) return s;
-      g.a = {.data = carved_.decoded, .type = NIBBLE_F32, .outer_stride = plan_.decoded_row, .k_stride = 1};
+      g.a = {.data = carved_.decoded, .type = plan_.operands.type, .outer_stride = plan_.decoded_row, .k_stride = 1};
     }
     Finish f{.out = element_at(dst, first + token * element_stride(dst, 1)),
              .type = dst.format,
@@ -105,7 +107,7 @@ class Run {
   }
 
   nibble_status decode(std::int64_t first, std::int64_t rows) {
-    return tools_.decoder->rows(r_.weight, first, rows, 0, 0, NIBBLE_F32, carved_.decoded, plan_.decoded_row,
+    return tools_.decoder->rows(r_.weight, first, rows, 0, 0, plan_.operands.type, carved_.decoded, plan_.decoded_row,
                                 carved_.scales, stream_, why_);
   }
 
@@ -157,8 +159,8 @@ std::uint64_t linear_least_bytes(const ProductTools& tools, const nibble_request
   const Operands o = operands_of(tools, r);
   const std::int64_t row = padded_row(r.weight.packed.shape[0]);
   return aligned(tools.engine->least_scratch_bytes) +
-         (o.decode ? aligned(tools.decoder->scales_bytes(r.weight)) + f32_piece(row) : 0) +
-         (o.pack ? f32_piece(row) : 0) + (o.stage ? f32_piece(1) : 0);
+         (o.decode ? aligned(tools.decoder->scales_bytes(r.weight)) + piece(o.type, row) : 0) +
+         (o.pack ? piece(o.type, row) : 0) + (o.stage ? piece(NIBBLE_F32, 1) : 0);
 }
 
 LinearPlan plan_linear(const ProductTools& tools, const nibble_request& r, std::uint64_t bytes) {
@@ -173,13 +175,13 @@ LinearPlan plan_linear(const ProductTools& tools, const nibble_request& r, std::
   const std::uint64_t fixed = p.pieces.scratch + p.pieces.scales;
   p.tokens = wanted_tokens(p, r, bytes > fixed ? bytes - fixed : 0);
   for (;; p.tokens /= 2) {
-    p.pieces.packed = p.operands.pack ? f32_piece(in, p.tokens) : 0;
+    p.pieces.packed = p.operands.pack ? piece(p.operands.type, in, p.tokens) : 0;
     p.rows = rows_beside(p, out, bytes);
     if (p.rows >= 1 || p.tokens <= 1) break;
   }
   p.rows = balanced_block(out, std::max<std::int64_t>(p.rows, 1));
-  p.pieces.decoded = p.operands.decode ? f32_piece(p.decoded_row, p.rows) : 0;
-  p.pieces.sums = p.operands.stage ? f32_piece(p.rows, p.tokens) : 0;
+  p.pieces.decoded = p.operands.decode ? piece(p.operands.type, p.decoded_row, p.rows) : 0;
+  p.pieces.sums = p.operands.stage ? piece(NIBBLE_F32, p.rows, p.tokens) : 0;
   return p;
 }
 

@@ -33,8 +33,8 @@ bool accumulates(const nibble_request& r) { return (r.flags & NIBBLE_FLAG_ACCUMU
 /// Rows that fit beside a tile's other pieces; less than 1 where they do not.
 std::int64_t rows_beside(const OutProdPlan& p, std::int64_t k, std::uint64_t bytes) {
   const std::uint64_t taken = p.pieces.scratch + p.pieces.scales + p.pieces.sums + 2 * kPieceAlignment;
-  const std::int64_t row =
-      (p.operands.decode ? 4 * p.decoded_row : 0) + (p.operands.pack ? 4 * p.tokens * p.batches : 0);
+  const std::int64_t row = element_bytes(p.operands.type) *
+                           ((p.operands.decode ? p.decoded_row : 0) + (p.operands.pack ? p.tokens * p.batches : 0));
   if (row == 0) return k;
   return bytes <= taken ? 0
                         : static_cast<std::int64_t>(
@@ -52,7 +52,7 @@ std::int64_t wanted_cells(const OutProdPlan& p, std::int64_t k, std::int64_t all
   std::int64_t cells = all;
   const auto half = static_cast<std::int64_t>(bytes / 2);
   if (p.operands.stage) cells = std::min(cells, half / (4 * p.decoded_row));
-  if (p.operands.pack) cells = std::min(cells, half / 2 / (4 * std::min(k, kGoodDepth)));
+  if (p.operands.pack) cells = std::min(cells, half / 2 / (element_bytes(p.operands.type) * std::min(k, kGoodDepth)));
   return std::max<std::int64_t>(cells, 1);
 }
 
@@ -105,7 +105,7 @@ class Run {
     Operand a = plan_.operands.weight;
     if (plan_.operands.decode) {
       if (const nibble_status s = decode(t, first, rows); s != NIBBLE_OK) return s;
-      a = {.data = carved_.decoded, .type = NIBBLE_F32, .outer_stride = 1, .k_stride = plan_.decoded_row};
+      a = {.data = carved_.decoded, .type = plan_.operands.type, .outer_stride = 1, .k_stride = plan_.decoded_row};
     } else {
       const Tensor& w = r_.weight.packed;
       a.data = bytes_of(w) + first * w.byte_stride[1] + t.w2 * w.byte_stride[2] + t.w3 * w.byte_stride[3];
@@ -117,8 +117,8 @@ class Run {
   nibble_status decode(const Tile& t, std::int64_t first, std::int64_t rows) {
     if (decoded_first_ == first) return NIBBLE_OK;
     decoded_first_ = first;
-    return tools_.decoder->rows(r_.weight, first, rows, t.w2, t.w3, NIBBLE_F32, carved_.decoded, plan_.decoded_row,
-                                carved_.scales, stream_, why_);
+    return tools_.decoder->rows(r_.weight, first, rows, t.w2, t.w3, plan_.operands.type, carved_.decoded,
+                                plan_.decoded_row, carved_.scales, stream_, why_);
   }
 
   /// Calls f(index, count) for runs of a tile's matrices that lie evenly spaced.
@@ -140,7 +140,7 @@ class Run {
     g.b.data =
         element_at(src1, served_.offset(src1, t.w2, t.w3, index) + t.token * g.b.outer_stride + first * g.b.k_stride);
     if (plan_.operands.pack) {
-      const std::int64_t at = (index - t.batch) * t.tokens * rows;
+      const std::int64_t at = (index - t.batch) * t.tokens * rows * element_bytes(plan_.operands.type);
       if (const nibble_status s = pack_src1(g, carved_.packed + at); s != NIBBLE_OK) return s;
     }
     if (plan_.operands.stage) {
@@ -157,8 +157,8 @@ class Run {
     return multiply(*tools_.engine, g, carved_.scratch, stream_, why_);
   }
 
-  /// Replaces g's b by an f32 copy whose neighbours follow the shorter of its strides.
-  nibble_status pack_src1(Gemm& g, float* out) {
+  /// Replaces g's b by a copy in the engine's type whose neighbours follow the shorter of its strides.
+  nibble_status pack_src1(Gemm& g, void* out) {
     const bool along_k = g.b.k_stride < g.b.outer_stride;
     const Pack p{.in = g.b.data,
                  .type = g.b.type,
@@ -166,11 +166,12 @@ class Run {
                  .outer_stride = along_k ? g.b.outer_stride : g.b.k_stride,
                  .batch_stride = g.b.batch_stride,
                  .out = out,
+                 .out_type = plan_.operands.type,
                  .inner = along_k ? g.k : g.n,
                  .outer = along_k ? g.n : g.k,
                  .batch = g.batch};
     g.b = {.data = out,
-           .type = NIBBLE_F32,
+           .type = plan_.operands.type,
            .outer_stride = along_k ? g.k : 1,
            .k_stride = along_k ? 1 : g.n,
            .batch_stride = g.n * g.k};
@@ -234,8 +235,8 @@ std::uint64_t out_prod_least_bytes(const ProductTools& tools, const nibble_reque
   const Operands o = choose_operands(*tools.engine, r, src1_operand(r), r.dst.shape[1], true);
   const std::int64_t row = padded_row(r.dst.shape[0]);
   return aligned(tools.engine->least_scratch_bytes) +
-         (o.decode ? aligned(tools.decoder->scales_bytes(r.weight)) + f32_piece(row) : 0) +
-         (o.pack ? f32_piece(1) : 0) + (o.stage ? f32_piece(r.dst.shape[0]) : 0);
+         (o.decode ? aligned(tools.decoder->scales_bytes(r.weight)) + piece(o.type, row) : 0) +
+         (o.pack ? piece(o.type, 1) : 0) + (o.stage ? piece(NIBBLE_F32, r.dst.shape[0]) : 0);
 }
 
 OutProdPlan plan_out_prod(const ProductTools& tools, const nibble_request& r, std::uint64_t bytes) {
@@ -252,13 +253,13 @@ OutProdPlan plan_out_prod(const ProductTools& tools, const nibble_request& r, st
   std::int64_t cells = wanted_cells(p, k, tokens * served, bytes > fixed ? bytes - fixed : 0);
   for (;; cells /= 2) {
     set_tile(p, cells, tokens, served);
-    p.pieces.sums = p.operands.stage ? f32_piece(m, p.tokens, p.batches) : 0;
+    p.pieces.sums = p.operands.stage ? piece(NIBBLE_F32, m, p.tokens, p.batches) : 0;
     p.rows = rows_beside(p, k, bytes);
     if (p.rows >= 1 || cells <= 1) break;
   }
   p.rows = balanced_block(k, std::max<std::int64_t>(p.rows, 1));
-  p.pieces.decoded = p.operands.decode ? f32_piece(p.decoded_row, p.rows) : 0;
-  p.pieces.packed = p.operands.pack ? f32_piece(p.rows, p.tokens, p.batches) : 0;
+  p.pieces.decoded = p.operands.decode ? piece(p.operands.type, p.decoded_row, p.rows) : 0;
+  p.pieces.packed = p.operands.pack ? piece(p.operands.type, p.rows, p.tokens, p.batches) : 0;
   return p;
 }
 

@@ -24,6 +24,7 @@ struct Call {
   std::int64_t rows = 0, columns = 0;
   std::int64_t tokens = 1;           ///< products
   Format activations = NIBBLE_BF16;  ///< products
+  nibble_math math = NIBBLE_MATH_DEFAULT;
 };
 
 /// Calls that are timed together, one after the other.

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 struct Flags {
   std::vector<std::string> matrices;
-  std::string baseline, candidate, op = "dequantize", format = "nf4", to = "f16", shape, out, commit;
+  std::string baseline, candidate, op = "dequantize", format = "nf4", to = "f16", math, shape, out, commit;
   bool plain = false;
   std::int64_t tokens = 1;
   Effort effort;
@@ -95,6 +95,9 @@ CellSpec single_cell(const Flags& f) {
   if (to == nullptr) throw CLI::ValidationError("--to", f.to + ": expected f32, f16 or bf16");
   if (!(shape >> c.rows >> x >> c.columns) || x != 'x' || c.rows < 1 || c.columns < 1 || !shape.eof())
     throw CLI::ValidationError("--shape", f.shape + ": expected ROWSxCOLUMNS");
+  c.math = find_math(f.math);
+  if (c.math == NIBBLE_MATH_DEFAULT && !f.math.empty())
+    throw CLI::ValidationError("--math", f.math + ": expected f32, tf32 or bf16");
   c.format = format->id;
   c.to = to->id;
   c.nested = c.nested && (c.format == NIBBLE_NF4 || c.format == NIBBLE_FP4);
@@ -207,6 +210,7 @@ int main(int argc, char** argv) {
   compare_command->add_option("--format", flags.format, "One request: the weight's format");
   compare_command->add_flag("--plain", flags.plain, "One request: nf4 and fp4 with plain statistics");
   compare_command->add_option("--to", flags.to, "One request: the result's type");
+  compare_command->add_option("--math", flags.math, "One request: the class that is asked");
   auto* shape = compare_command->add_option("--shape", flags.shape, "One request: ROWSxCOLUMNS of the weight");
   compare_command->add_option("--tokens", flags.tokens, "One request: tokens")->check(CLI::PositiveNumber);
   compare_command->add_option("--warmups", flags.effort.warmups, "Calls before the first sample")

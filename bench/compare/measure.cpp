@@ -31,6 +31,7 @@ struct Operands {
   explicit Operands(const Call& c)
       : weight({c.format, c.nested}, {.shape = {c.columns, c.rows, 1, 1}}, "compare"), request(make_request(c.op)) {
     request.weight = weight.weight;
+    request.math = c.math;
     const bool forward = c.op == NIBBLE_OP_LINEAR;
     if (c.op == NIBBLE_OP_DEQUANTIZE) {
       place_dst(c.to, {c.columns, c.rows});

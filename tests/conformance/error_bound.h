@@ -33,6 +33,8 @@ inline constexpr PrecisionClass kClasses[] = {
 /// An NMSE says something of a class only over many values: over 21 of them their own energy is a matter of luck (seen:
 /// 3.2e-7 of a kernel that stays below 2e-7 over thousands).
 inline constexpr std::size_t kLeastNmseValues = 1000;
+/// Nor over products that share their operands' roundings: a ternary block times one number is one value many times.
+inline constexpr std::int64_t kLeastNmseDepth = 8;
 const PrecisionClass& precision_class(nibble_math math);
 
 /// The most that an element may be off, but for its own last rounding to dst's type.

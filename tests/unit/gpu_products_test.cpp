@@ -29,23 +29,29 @@ nibble_status rebuild_scales(const nibble_weight& w, float* out, Stream, nibble_
 nibble_status decode_rows(const nibble_weight& w, std::int64_t i1_first, std::int64_t i1_count, std::int64_t i2,
                           std::int64_t i3, nibble_format to, void* out, std::int64_t out_row_stride_elements,
                           const float* scales, Stream, nibble_text*) {
-  EXPECT_EQ(to, nibble_format{NIBBLE_F32});
   EXPECT_EQ(scales != nullptr, nested(w));
   EXPECT_LE(i1_first + i1_count, w.packed.shape[1]);
+  std::vector<float> row(static_cast<std::size_t>(w.packed.shape[0]));
   for (std::int64_t i = 0; i < i1_count; ++i) {
-    decode_row(w, i1_first + i, i2, i3, 0, w.packed.shape[0], static_cast<float*>(out) + i * out_row_stride_elements);
+    decode_row(w, i1_first + i, i2, i3, 0, w.packed.shape[0], row.data());
+    auto* at = static_cast<std::uint8_t*>(out) + i * out_row_stride_elements * element_bytes(to);
+    for (const float x : row) {
+      store_element(to, at, x);
+      at += element_bytes(to);
+    }
   }
   return NIBBLE_OK;
 }
 
 nibble_status pack(const Pack& p, Stream, nibble_text*) {
   const auto* in = static_cast<const std::uint8_t*>(p.in);
-  float* out = p.out;
+  auto* out = static_cast<std::uint8_t*>(p.out);
   for (std::int64_t b = 0; b < p.batch; ++b) {
     for (std::int64_t j = 0; j < p.outer; ++j) {
       for (std::int64_t i = 0; i < p.inner; ++i) {
         const std::int64_t at = b * p.batch_stride + j * p.outer_stride + i * p.inner_stride;
-        *out++ = load_element(p.type, in + at * element_bytes(p.type));
+        store_element(p.out_type, out, load_element(p.type, in + at * element_bytes(p.type)));
+        out += element_bytes(p.out_type);
       }
     }
   }
@@ -111,24 +117,30 @@ nibble_status run_plainly(const GemmEngine& engine, const Gemm& g, Scratch scrat
 
 constexpr std::uint64_t kScratch = 8192, kLeastScratch = 1024;
 constexpr GemmEngine kEngines[] = {
-    {NIBBLE_MATH_F32, kScratch, kLeastScratch, reads_as_blas,
+    {NIBBLE_MATH_F32, NIBBLE_F32, kScratch, kLeastScratch, reads_as_blas,
      [](nibble_format a, nibble_format b) { return a == NIBBLE_F32 && b == NIBBLE_F32; }, run_plainly},
-    {NIBBLE_MATH_TF32, kScratch, kLeastScratch, reads_as_blas, [](nibble_format a, nibble_format b) { return a == b; },
-     run_plainly},
-    {NIBBLE_MATH_F32, 0, 0, [](const Operand&, std::int64_t, std::int64_t) { return true; },
-     [](nibble_format, nibble_format) { return true; }, run_plainly}};
+    {NIBBLE_MATH_TF32, NIBBLE_F32, kScratch, kLeastScratch, reads_as_blas,
+     [](nibble_format a, nibble_format b) { return a == b; }, run_plainly},
+    {NIBBLE_MATH_F32, NIBBLE_F32, 0, 0, [](const Operand&, std::int64_t, std::int64_t) { return true; },
+     [](nibble_format, nibble_format) { return true; }, run_plainly},
+    {NIBBLE_MATH_BF16, NIBBLE_BF16, kScratch, kLeastScratch, reads_as_blas,
+     [](nibble_format a, nibble_format b) { return a == b && a != NIBBLE_F32; }, run_plainly}};
 
-constexpr ProductTools kTools[] = {
-    {&kEngines[0], &kTwoStepDecoder}, {&kEngines[1], &kTwoStepDecoder}, {&kEngines[2], &kTwoStepDecoder}};
+constexpr ProductTools kTools[] = {{&kEngines[0], &kTwoStepDecoder},
+                                   {&kEngines[1], &kTwoStepDecoder},
+                                   {&kEngines[2], &kTwoStepDecoder},
+                                   {&kEngines[3], &kTwoStepDecoder}};
 
-void expect_sums(const Fixture& f, const std::vector<Expected>& expected, const std::string& what) {
+void expect_sums(const Fixture& f, const std::vector<Expected>& expected, nibble_math math, const std::string& what) {
   const Tensor& d = f.request().dst;
   const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
   const auto size = static_cast<std::size_t>(element_bytes(d.format));
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double x = load_element(d.format, f.dst.data() + i / m * stride + i % m * size);
     const double unit = d.format == NIBBLE_F32 ? 0x1p-24 : d.format == NIBBLE_F16 ? 0x1p-11 : 0x1p-8;
-    const double bound = 0x1p-20 * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
+    const double operands = math == NIBBLE_MATH_BF16 ? 0x1p-7 : 0.0;  // two of them, half a unit of 8 bits each
+    const double bound =
+        (0x1p-20 + operands) * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
     ASSERT_LE(std::abs(x - expected[i].value), bound)
         << what << ": element " << i % m << ", " << i / m << " is " << x << ", expected " << expected[i].value;
   }
@@ -157,7 +169,7 @@ void expect_right(const ProductTools& tools, const Case& c, std::uint64_t bytes)
   auto* workspace =
       memory.data() + (kPieceAlignment - reinterpret_cast<std::uintptr_t>(memory.data()) % kPieceAlignment);
   ASSERT_EQ(execute(tools, f.request(), workspace, bytes), NIBBLE_OK) << what;
-  expect_sums(f, expected, what);
+  expect_sums(f, expected, tools.engine->math, what);
   ASSERT_TRUE(std::all_of(workspace + bytes, memory.data() + memory.size(), [](std::uint8_t b) { return b == 0xff; }))
       << what;
 }
