@@ -173,28 +173,21 @@ bool both_f32(nibble_format a, nibble_format b) { return a == NIBBLE_F32 && b ==
 bool alike(nibble_format a, nibble_format b) { return a == b; }
 bool alike_and_short(nibble_format a, nibble_format b) { return a == b && a != NIBBLE_F32; }
 
+constexpr GemmEngine engine(nibble_math math, nibble_format operand_type,
+                            bool (*multiplies)(nibble_format, nibble_format)) {
+  return {.math = math,
+          .operand_type = operand_type,
+          .scratch_bytes = kScratchBytes,
+          .least_scratch_bytes = kLeastScratchBytes,
+          .reads = reads,
+          .multiplies = multiplies,
+          .run = run};
+}
+
 }  // namespace
 
-const GemmEngine kBlasF32 = {.math = NIBBLE_MATH_F32,
-                             .operand_type = NIBBLE_F32,
-                             .scratch_bytes = kScratchBytes,
-                             .least_scratch_bytes = kLeastScratchBytes,
-                             .reads = reads,
-                             .multiplies = both_f32,
-                             .run = run};
-const GemmEngine kBlasTf32 = {.math = NIBBLE_MATH_TF32,
-                              .operand_type = NIBBLE_F32,
-                              .scratch_bytes = kScratchBytes,
-                              .least_scratch_bytes = kLeastScratchBytes,
-                              .reads = reads,
-                              .multiplies = alike,
-                              .run = run};
-const GemmEngine kBlasBf16 = {.math = NIBBLE_MATH_BF16,
-                              .operand_type = NIBBLE_BF16,
-                              .scratch_bytes = kScratchBytes,
-                              .least_scratch_bytes = kLeastScratchBytes,
-                              .reads = reads,
-                              .multiplies = alike_and_short,
-                              .run = run};
+const GemmEngine kBlasF32 = engine(NIBBLE_MATH_F32, NIBBLE_F32, both_f32);
+const GemmEngine kBlasTf32 = engine(NIBBLE_MATH_TF32, NIBBLE_F32, alike);
+const GemmEngine kBlasBf16 = engine(NIBBLE_MATH_BF16, NIBBLE_BF16, alike_and_short);
 
 }  // namespace nibble::cuda

@@ -3,14 +3,10 @@
 #include "backends/cuda/products.h"
 
 #include "backends/gpu/product_rows.h"
-#include "core/formats/formats.h"
 
 #if NIBBLE_HAVE_CUBLAS
 #include "backends/cuda/blas.h"
 #endif
-
-#include <array>
-#include <iterator>
 
 namespace nibble::cuda {
 namespace {
@@ -18,14 +14,8 @@ namespace {
 using gpu::Product;
 using Shape = Product::Shape;
 
-constexpr nibble_format kFormats[] = {
-#define NIBBLE_ID(name) format::name::kId,
-    NIBBLE_FORMATS(NIBBLE_ID)
-#undef NIBBLE_ID
-};
-
 constexpr nibble_kernel row(nibble_op op, const char* name, std::uint32_t rank, nibble_math math, const Product& self) {
-  return gpu::product_row(op, name, {NIBBLE_TIER_GENERIC, rank}, math, NIBBLE_DEVICE_CUDA, kFormats, self);
+  return gpu::product_row(op, name, {NIBBLE_TIER_GENERIC, rank}, math, NIBBLE_DEVICE_CUDA, gpu::kAllFormats, self);
 }
 
 constexpr Product kPortable{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}};
@@ -53,11 +43,7 @@ constexpr nibble_kernel kRows[] = {
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.portable", 0, NIBBLE_MATH_F32, kPortable),
     row(NIBBLE_OP_LINEAR, "cuda.linear.portable", 0, NIBBLE_MATH_F32, kPortable),
 };
-constexpr auto kPointers = [] {
-  std::array<const nibble_kernel*, std::size(kRows)> rows{};
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = &kRows[i];
-  return rows;
-}();
+constexpr auto kPointers = gpu::pointers_to(kRows);
 
 }  // namespace
 

@@ -30,6 +30,7 @@ consteval auto format_ids() {
   return ids;
 }
 
+inline constexpr auto kAllFormats = format_ids<[](Engine) { return true; }>();
 inline constexpr auto kBlockFormats = format_ids<[](Engine e) { return !keeps_scales_beside(e); }>();
 inline constexpr auto kCodebookFormats = format_ids<keeps_scales_beside>();
 inline constexpr nibble_format kResultTypes[] = {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16};

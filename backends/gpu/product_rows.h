@@ -6,6 +6,8 @@
 #include "backends/gpu/dequantize.h"
 #include "backends/gpu/gemm_plan.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <span>
@@ -52,6 +54,14 @@ constexpr nibble_kernel product_row(nibble_op op, const char* name, Standing sta
           .supports = product_supports,
           .query = query_product,
           .execute = execute_product};
+}
+
+/// The list that a plugin hands over: a pointer to each row.
+template <std::size_t N>
+constexpr std::array<const nibble_kernel*, N> pointers_to(const nibble_kernel (&rows)[N]) {
+  std::array<const nibble_kernel*, N> pointers{};
+  for (std::size_t i = 0; i < N; ++i) pointers[i] = &rows[i];
+  return pointers;
 }
 
 }  // namespace nibble::gpu

@@ -8,16 +8,8 @@
 #include "backends/gpu/product_rows.h"
 #include "backends/gpu/runtime.h"
 
-#include <iterator>
-
 namespace nibble::hip {
 namespace {
-
-constexpr nibble_format kFormats[] = {
-#define NIBBLE_ID(name) format::name::kId,
-    NIBBLE_FORMATS(NIBBLE_ID)
-#undef NIBBLE_ID
-};
 
 using gpu::Product;
 // The kernel of our own: f32 accumulation in a fixed order, any strides.
@@ -25,7 +17,8 @@ constexpr Product kMatrix{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}, Produc
 constexpr Product kBatch{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}, Product::Shape::batch};
 
 constexpr nibble_kernel product(nibble_op op, const char* name, const Product& self) {
-  return gpu::product_row(op, name, {NIBBLE_TIER_GENERIC, 0}, NIBBLE_MATH_F32, NIBBLE_DEVICE_HIP, kFormats, self);
+  return gpu::product_row(op, name, {NIBBLE_TIER_GENERIC, 0}, NIBBLE_MATH_F32, NIBBLE_DEVICE_HIP, gpu::kAllFormats,
+                          self);
 }
 
 constexpr nibble_kernel kKernels[] = {
@@ -35,8 +28,7 @@ constexpr nibble_kernel kKernels[] = {
     product(NIBBLE_OP_OUT_PROD, "hip.out_prod.whole.portable", kBatch),
     product(NIBBLE_OP_LINEAR, "hip.linear.row_blocks.portable", kMatrix),
 };
-constexpr const nibble_kernel* kRows[] = {&kKernels[0], &kKernels[1], &kKernels[2], &kKernels[3], &kKernels[4]};
-static_assert(std::size(kRows) == std::size(kKernels));
+constexpr auto kRows = gpu::pointers_to(kKernels);
 
 nibble_status device_caps(std::int32_t device, nibble_caps* out, nibble_text* why) {
   return gpu::qualified_caps(device, gpu::an_element_kernel(), out, why);
@@ -53,8 +45,8 @@ extern "C" NIBBLE_EXPORT const nibble_plugin* nibble_plugin_query(std::uint32_t 
                                             .device_type = NIBBLE_DEVICE_HIP,
                                             .name = "hip",
                                             .version = NIBBLE_VERSION,
-                                            .kernels = hip::kRows,
-                                            .kernel_count = std::size(hip::kRows),
+                                            .kernels = hip::kRows.data(),
+                                            .kernel_count = hip::kRows.size(),
                                             .open = nullptr,
                                             .device_count = gpu::device_count,
                                             .device_caps = hip::device_caps,
