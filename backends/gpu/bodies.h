@@ -236,6 +236,24 @@ NIBBLE_HD inline void decode_flat(const CodeWord<kBits, N>& codes, const float* 
   }
 }
 
+/// The codes of chunk j, of N codes, of those that a thread holds. By selection: a device cannot index its registers.
+template <int kBits, int N, int kWords>
+NIBBLE_HD inline CodeWord<kBits, N> chunk_codes(const std::uint32_t (&held)[kWords], int j) {
+  const auto word = [&held](int i) {
+    std::uint32_t w = held[0];
+    NIBBLE_UNROLL
+    for (int k = 1; k < kWords; ++k) w = i == k ? held[k] : w;
+    return w;
+  };
+  if constexpr (kBits * N == 64) {
+    return {word(2 * j), word(2 * j + 1)};
+  } else if constexpr (kBits * N == 32) {
+    return word(j);
+  } else {
+    return static_cast<std::uint16_t>(word(j / 2) >> 16 * (j % 2));
+  }
+}
+
 /// The code of value `index` of the tensor.
 template <int kBits>
 NIBBLE_HD inline std::uint32_t flat_code_at(const std::uint8_t* packed, std::int64_t index) {
@@ -243,12 +261,17 @@ NIBBLE_HD inline std::uint32_t flat_code_at(const std::uint8_t* packed, std::int
   return packed[index];
 }
 
+// Scales come in two steps, so that all of a thread's loads are under way before one of them is waited for.
+
 /// Scales that are stored, or were rebuilt before.
 struct StoredScales {
   const float* absmax;
   int block_shift;  ///< values a block, as a power of two
 
-  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return absmax[index >> block_shift]; }
+  using Held = float;
+  [[nodiscard]] NIBBLE_HD inline Held load(std::int64_t index) const { return absmax[index >> block_shift]; }
+  [[nodiscard]] NIBBLE_HD inline float made(Held scale) const { return scale; }
+  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return load(index); }
 };
 
 /// Scales made where they are used, in two rounded operations.
@@ -260,10 +283,19 @@ struct NestedScales {
   int block_shift;
   int group_shift;  ///< blocks a group, as a power of two
 
-  [[nodiscard]] NIBBLE_HD inline float of_block(std::int64_t block) const {
-    return add_rn(mul_rn(code[absmax[block]], nested_absmax[block >> group_shift]), offset);
+  struct Held {
+    std::uint8_t code;
+    float group;
+  };
+  [[nodiscard]] NIBBLE_HD inline Held load_block(std::int64_t block) const {
+    return {absmax[block], nested_absmax[block >> group_shift]};
   }
-  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return of_block(index >> block_shift); }
+  [[nodiscard]] NIBBLE_HD inline Held load(std::int64_t index) const { return load_block(index >> block_shift); }
+  [[nodiscard]] NIBBLE_HD inline float made(const Held& held) const {
+    return add_rn(mul_rn(code[held.code], held.group), offset);
+  }
+  [[nodiscard]] NIBBLE_HD inline float of_block(std::int64_t block) const { return made(load_block(block)); }
+  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return made(load(index)); }
 };
 
 }  // namespace nibble::gpu

@@ -14,6 +14,13 @@
 #define NIBBLE_CUDA_PASS 0
 #endif
 
+// Whether an engine of the device's copies between shared and global memory.
+#if NIBBLE_CUDA_PASS
+#define NIBBLE_BULK_COPIES (__CUDA_ARCH__ >= 900)
+#else
+#define NIBBLE_BULK_COPIES 0
+#endif
+
 // Device code unrolls loops whose array indexes must be constants; a host compiler is left to itself.
 #if NIBBLE_DEVICE_PASS
 #define NIBBLE_UNROLL _Pragma("unroll")
@@ -125,6 +132,26 @@ NIBBLE_HD inline Word16 packed(const float (&x)[kChunk<Out>]) {
     for (int i = 0; i < 4; ++i) out.w[i] = Out::pair(x[2 * i], x[2 * i + 1]);
   }
   return out;
+}
+
+/// Words that are read once, 8 or 16 bytes as one load. `at` is aligned to as many.
+template <int kWords>
+NIBBLE_HD inline void load_once(const std::uint8_t* at, std::uint32_t (&out)[kWords]) {
+  static_assert(kWords == 2 || kWords % 4 == 0);
+#if NIBBLE_CUDA_PASS
+  if constexpr (kWords == 2) {
+    const uint2 x = __ldcs(reinterpret_cast<const uint2*>(at));
+    out[0] = x.x, out[1] = x.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4) {
+      const uint4 x = __ldcs(reinterpret_cast<const uint4*>(at) + i / 4);
+      out[i] = x.x, out[i + 1] = x.y, out[i + 2] = x.z, out[i + 3] = x.w;
+    }
+  }
+#else
+  std::memcpy(out, __builtin_assume_aligned(at, kWords == 2 ? 8 : 16), sizeof out);
+#endif
 }
 
 /// One 16-byte store that does not displace what the caches hold for reading.

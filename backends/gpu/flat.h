@@ -16,10 +16,13 @@
 
 namespace nibble::gpu {
 
-/// Chunks that a thread holds at once, and with them the values of a tile: more cost registers that other blocks need.
-inline constexpr int kFlatSteps = 4;
+/// A tile is 4 KiB of output, 64 bytes a thread: small tiles by small blocks keep writes close together, and the last
+/// blocks of a small tensor busy (measured: bench/results).
+inline constexpr int kFlatThreads = 64;
 template <class Out>
-inline constexpr int kFlatTile = kFlatSteps* kThreads* kChunk<Out>;
+inline constexpr int kFlatPiece = 64 / Out::kBytes;  ///< values of a thread; no more than a block of the weight has
+template <class Out>
+inline constexpr int kFlatTile = kFlatThreads* kFlatPiece<Out>;
 
 template <class F>
 inline constexpr int kFlatBits = F::kEngine == Engine::flat4 ? 4 : 8;
@@ -28,91 +31,91 @@ inline constexpr int kFlatBits = F::kEngine == Engine::flat4 ? 4 : 8;
 template <class F>
 __device__ inline void fill_flat_codes(const float* code, float* table) {
   if constexpr (F::kEngine == Engine::flat8) {
-    for (int i = threadIdx.x; i < 256; i += kThreads) table[i] = code[i];
+    for (int i = threadIdx.x; i < 256; i += kFlatThreads) table[i] = code[i];
   } else if (threadIdx.x == 0) {
     fill_codes<F>(table);
   }
 }
 
-/// A tile whose codes start at any value, or whose output is not aligned: value by value.
+/// A tile that is short, or starts at any value, or whose output is not aligned: by chunks where they are, else by
+/// value.
 template <class F, class Out, class Scales>
-__device__ inline void decode_flat_slowly(const std::uint8_t* src, std::int64_t index, const Scales& scales,
-                                          const float* table, std::uint8_t* dst, int first, int count) {
-  for (int v = first; v < count; v += kThreads) {
-    const std::int64_t at = index + v;
-    Out::store(dst + v * Out::kBytes, mul_rn(table[flat_code_at<kFlatBits<F>>(src, at)], scales.of(at)));
+__device__ inline void decode_flat_slowly(const Tile& tile, const std::uint8_t* src, std::int64_t index,
+                                          const Scales& scales, const float* table) {
+  constexpr int N = kChunk<Out>, kBits = kFlatBits<F>;
+  using Word = CodeWord<kBits, N>;
+  const bool chunks = index % N == 0 && is_aligned(src, alignof(Word)) && is_aligned(tile.dst, 16);
+#pragma unroll 1
+  for (int v = static_cast<int>(threadIdx.x) * N; v < tile.values; v += kFlatThreads * N) {
+    std::uint8_t* dst = tile.dst + v * Out::kBytes;
+    if (chunks && v + N <= tile.values) {
+      float out[N];
+      decode_flat<kBits, N>(*reinterpret_cast<const Word*>(src + (index + v) * kBits / 8), table, scales.of(index + v),
+                            out);
+      store_streaming(dst, packed<Out>(out));
+      continue;
+    }
+    for (int i = 0; i < N && v + i < tile.values; ++i) {
+      const std::int64_t at = index + v + i;
+      Out::store(dst + i * Out::kBytes, mul_rn(table[flat_code_at<kBits>(src, at)], scales.of(at)));
+    }
   }
 }
 
-/// A thread's part of a tile of whole chunks, on its way from memory.
-template <class F, class Out>
-struct FlatChunks {
-  static constexpr int N = kChunk<Out>, kBits = kFlatBits<F>;
-  static constexpr int kSteps = kFlatSteps;
-  using Word = CodeWord<kBits, N>;
+/// A thread's 64 bytes of a full tile: codes that lie together, under one scale.
+template <class F, class Out, class Scales>
+struct FlatPiece {
+  static constexpr int N = kChunk<Out>, kBits = kFlatBits<F>, kWords = kFlatPiece<Out> * kBits / 32, kChunks = 4;
 
-  Word codes[kSteps];
-  float scale[kSteps];
+  std::uint32_t codes[kWords];
+  typename Scales::Held held;
 
-  /// kFull: `count` is the whole tile. Without a branch between them all loads are under way before the first is used.
-  template <bool kFull, class Scales>
-  __device__ inline void load(const std::uint8_t* src, std::int64_t index, const Scales& scales, int count) {
-    const int first = static_cast<int>(threadIdx.x) * N;
-    const auto* words = reinterpret_cast<const Word*>(src + index * kBits / 8) + threadIdx.x;
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const int v = s * kThreads * N + first;
-      if (!kFull && v >= count) break;
-      codes[s] = words[s * kThreads];
-      scale[s] = scales.of(index + v);
-    }
+  __device__ inline void load(const std::uint8_t* src, std::int64_t index, const Scales& scales) {
+    index += static_cast<int>(threadIdx.x) * kFlatPiece<Out>;
+    load_once(src + index * kBits / 8, codes);
+    held = scales.load(index);
   }
 
-  template <bool kFull>
-  __device__ inline void decode(const float* table, std::uint8_t* dst, int count) const {
-    const int first = static_cast<int>(threadIdx.x) * N;
+  /// Each thread starts at another chunk, so that those of a warp hit different banks.
+  __device__ inline void decode(const Scales& scales, const float* table, std::uint8_t* shared) const {
+    const float scale = scales.made(held);
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const int v = s * kThreads * N + first;
-      if (!kFull && v >= count) break;
+    for (int c = 0; c < kChunks; ++c) {
+      const int j = (c + static_cast<int>(threadIdx.x) / 2) % kChunks;
       float out[N];
-      decode_flat<kBits, N>(codes[s], table, scale[s], out);
-      store_streaming(dst + v * Out::kBytes, packed<Out>(out));
+      decode_flat<kBits, N>(chunk_codes<kBits, N>(codes, j), table, scale, out);
+      reinterpret_cast<Word16*>(shared)[static_cast<int>(threadIdx.x) * kChunks + j] = packed<Out>(out);
     }
   }
 };
 
 template <class F, class Out, class Scales>
-__global__ void __launch_bounds__(kThreads) flat_kernel(Tiles tiles, Scales scales, const float* code) {
-  constexpr int N = kChunk<Out>;
+__global__ void __launch_bounds__(kFlatThreads) flat_kernel(Tiles tiles, Scales scales, const float* code) {
+  alignas(128) __shared__ std::uint8_t values[kFlatTile<Out> * Out::kBytes];
   __shared__ float table[1 << kFlatBits<F>];
   const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);
   const std::uint8_t* src = tiles.rows.src;
   const std::int64_t index = tile.src + tile.begin;
-  const bool chunks = index % N == 0 && is_aligned(src, alignof(CodeWord<kFlatBits<F>, N>)) && is_aligned(tile.dst, 16);
-  const int whole = chunks ? tile.values - tile.values % N : 0;
+  const bool whole =
+      tile.values == kFlatTile<Out> && index % kFlatPiece<Out> == 0 && is_aligned(src, 16) && is_aligned(tile.dst, 16);
   // The loads come before the barrier, which then costs nothing that they do not.
-  FlatChunks<F, Out> held;
-  if (whole == kFlatTile<Out>) {
-    held.template load<true>(src, index, scales, whole);
-  } else {
-    held.template load<false>(src, index, scales, whole);
-  }
+  FlatPiece<F, Out, Scales> piece;
+  if (whole) piece.load(src, index, scales);
   fill_flat_codes<F>(code, table);
   __syncthreads();
-  if (whole == kFlatTile<Out>) {
-    held.template decode<true>(table, tile.dst, whole);
-    return;
+  if (whole) {
+    piece.decode(scales, table, values);
+    write_shared<kFlatThreads>(tile.dst, values, sizeof values);
+  } else {
+    decode_flat_slowly<F, Out>(tile, src, index, scales, table);
   }
-  held.template decode<false>(table, tile.dst, whole);
-  decode_flat_slowly<F, Out>(src, index, scales, table, tile.dst, whole + static_cast<int>(threadIdx.x), tile.values);
 }
 
 template <class Scales>
 nibble_status launch_flat(const nibble_weight& w, nibble_format to, const Rows& rows, const Scales& scales,
                           const float* code, Stream stream, nibble_text* why) {
   const auto go = [&](auto f, auto out) {
-    return launch_tiles(flat_kernel<decltype(f), decltype(out), Scales>, "decode codebook", kThreads,
+    return launch_tiles(flat_kernel<decltype(f), decltype(out), Scales>, "decode codebook", kFlatThreads,
                         kFlatTile<decltype(out)>, rows, stream, why, scales, code);
   };
   if constexpr (std::is_same_v<Scales, StoredScales>) {

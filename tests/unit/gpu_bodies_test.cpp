@@ -103,6 +103,16 @@ void check_flat() {
       ASSERT_TRUE(same(mul_rn(table[flat_code_at<kBits>(bytes.data(), v + i)], scales.of(v + i)), expected));
     }
   }
+  // As a thread does that holds four chunks.
+  std::uint32_t held[4 * N * kBits / 32];
+  for (int v = 0; v < kValues; v += 4 * N) {
+    load_once(bytes.data() + v * kBits / 8, held);
+    for (int j = 0; j < 4; ++j) {
+      float out[N];
+      decode_flat<kBits, N>(chunk_codes<kBits, N>(held, j), table, scales.made(scales.load(v)), out);
+      for (int i = 0; i < N; ++i) ASSERT_TRUE(same(out[i], flat_value<F>(w, v + j * N + i))) << F::kName << " " << v;
+    }
+  }
 }
 
 /// All 16-bit patterns; of 32 bits each upper half with an equal lower half.
