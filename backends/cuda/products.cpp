@@ -2,6 +2,7 @@
 // Apart from plugin.cpp so that each list stays short; the code behind all rows of an operation is the same.
 #include "backends/cuda/products.h"
 
+#include "backends/cuda/fused_out_prod.h"
 #include "backends/gpu/product_rows.h"
 
 #if NIBBLE_HAVE_CUBLAS
@@ -28,7 +29,21 @@ constexpr Product kBatchF32{{&kBlasF32, &gpu::kTwoStepDecoder}, Shape::batch};
 constexpr Product kBatchTf32{{&kBlasTf32, &gpu::kTwoStepDecoder}, Shape::batch};
 #endif
 
+constexpr auto kPackedFormats = gpu::format_ids<[](Engine e) { return e != Engine::element; }>();
+
+/// Reads the weight once for few tokens; what it does not take goes to the rows below it.
+constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
+  nibble_kernel k = gpu::product_row(NIBBLE_OP_OUT_PROD, name, {NIBBLE_TIER_GENERIC, rank}, NIBBLE_MATH_TF32,
+                                     NIBBLE_DEVICE_CUDA, kPackedFormats, kPortable);
+  k.self = nullptr;
+  k.supports = fused_supports;
+  k.query = query_fused;
+  k.execute = execute_fused;
+  return k;
+}
+
 constexpr nibble_kernel kRows[] = {
+    fused_row("cuda.out_prod.fused", 40),
 #if NIBBLE_HAVE_CUBLAS
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, kMatrixBf16),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, kBatchBf16),

@@ -74,9 +74,11 @@ struct Pack {
 };
 nibble_status pack(const Pack& p, Stream stream, nibble_text* why);
 
-/// out[i, j, batch] = sums[i, j, batch] + bias[i] + out[i, j, batch], each where present, in f32, rounded once.
+/// out[i, j, batch] = sum over parts of sums[i, j, batch, part] + bias[i] + out[i, j, batch], each where present, in
+/// f32 and in that order, rounded once.
 struct Finish {
-  const float* sums = nullptr;  ///< contiguous; nullptr: zeros
+  const float* sums = nullptr;  ///< contiguous
+  std::int64_t parts = 0;       ///< 0: zeros, and sums is not read
   const void* bias = nullptr;   ///< nullptr: none
   nibble_format bias_type = NIBBLE_F32;
   std::int64_t bias_stride = 0;  ///< in elements

@@ -4,24 +4,9 @@
 #define NIBBLE_BACKENDS_GPU_GEMM_ELEMENTS_H
 
 #include "backends/gpu/gemm.h"
-
-#include "core/numeric.h"
+#include "backends/gpu/gemm_load.h"
 
 namespace nibble::gpu {
-
-__device__ inline float load_as_f32(const void* data, nibble_format type, std::int64_t index) {
-  if (type == NIBBLE_F32) return static_cast<const float*>(data)[index];
-  const std::uint32_t bits = static_cast<const std::uint16_t*>(data)[index];
-  return type == NIBBLE_F16 ? float_from_half(bits) : float_from_bfloat16(bits);
-}
-
-__device__ inline void store_rounded(void* data, nibble_format type, std::int64_t index, float x) {
-  if (type == NIBBLE_F32) {
-    static_cast<float*>(data)[index] = x;
-  } else {
-    static_cast<std::uint16_t*>(data)[index] = type == NIBBLE_F16 ? half_from_float(x) : bfloat16_from_float(x);
-  }
-}
 
 /// Calls f(i, j, batch) for this thread's share of an array of inner x outer x batches, i along inner. It divides once:
 /// afterwards the step from one of its elements to the next is carried from i to j to batch.
@@ -57,7 +42,8 @@ __global__ void pack_kernel(Pack p) {
 __global__ void finish_kernel(Finish f) {
   for_each_element(f.m, f.n, f.batch, [&](std::int64_t i, std::int64_t j, std::int64_t batch) {
     const std::int64_t at = batch * f.out_batch_stride + j * f.out_stride + i;
-    float sum = f.sums != nullptr ? f.sums[(batch * f.n + j) * f.m + i] : 0.0f;
+    float sum = 0.0f;
+    for (std::int64_t part = 0; part < f.parts; ++part) sum += f.sums[((part * f.batch + batch) * f.n + j) * f.m + i];
     if (f.bias != nullptr) sum += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
     if (f.add) sum += load_as_f32(f.out, f.type, at);
     store_rounded(f.out, f.type, at, sum);

@@ -116,6 +116,7 @@ class Run {
     g.c = carved_.sums;
     g.c_stride = g.m;
     f.sums = carved_.sums;
+    f.parts = 1;
     if (const nibble_status s = multiply(*tools_.engine, g, carved_.scratch, stream_, why_); s != NIBBLE_OK) return s;
     return finish(f, stream_, why_);
   }

@@ -186,6 +186,7 @@ class Run {
     return for_each_run(t, [&](std::int64_t index, std::int64_t count) {
       const std::int64_t m = r_.dst.shape[0];
       return finish({.sums = carved_.sums + (index - t.batch) * t.tokens * m,
+                     .parts = 1,
                      .out = element_at(r_.dst, dst_offset(t, index)),
                      .type = r_.dst.format,
                      .out_stride = element_stride(r_.dst, 1),

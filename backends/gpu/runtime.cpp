@@ -25,6 +25,8 @@ nibble_status checked(GPU(Error_t) error, const char* what, nibble_text* why) {
 
 /// The most blocks of a one-dimensional grid.
 constexpr std::uint64_t kMostBlocks = 0x7fffffff;
+/// What a block may have without asking for more.
+constexpr std::uint32_t kSharedByDefault = 48 << 10;
 
 }  // namespace
 
@@ -123,6 +125,11 @@ nibble_status resident_blocks(const void* kernel, std::uint32_t threads, std::ui
 nibble_status launch_kernel(const void* kernel, const Launch& shape, void** arguments, Stream stream,
                             nibble_text* why) {
   if (shape.blocks == 0) return NIBBLE_OK;
+  if (shape.shared_bytes > kSharedByDefault) {
+    const GPU(Error_t) error = GPU(FuncSetAttribute)(kernel, GPU(FuncAttributeMaxDynamicSharedMemorySize),
+                                                     static_cast<int>(shape.shared_bytes));
+    if (error != GPU(Success)) return checked(error, shape.name, why);
+  }
   const dim3 grid(static_cast<unsigned>(std::min(shape.blocks, kMostBlocks)));
   const GPU(Error_t) error =
       GPU(LaunchKernel)(kernel, grid, dim3(shape.threads), arguments, shape.shared_bytes, native(stream));

@@ -99,9 +99,9 @@ struct ScaleAndMin6 {
   std::uint32_t min;
 };
 NIBBLE_HD constexpr ScaleAndMin6 scale_and_min_6bit(const std::uint8_t* b, int i) {
-  if (i < 4) return {b[i] & 63u, b[i + 4] & 63u};
-  return {(b[i + 4] & 15u) | (static_cast<std::uint32_t>(b[i - 4]) >> 6) << 4,
-          (static_cast<std::uint32_t>(b[i + 4]) >> 4) | (static_cast<std::uint32_t>(b[i]) >> 6) << 4};
+  const std::uint32_t scales = b[i % 4], mins = b[4 + i % 4], rest = b[8 + i % 4];
+  if (i < 4) return {scales & 63u, mins & 63u};
+  return {(rest & 15u) | (scales >> 6) << 4, rest >> 4 | (mins >> 6) << 4};
 }
 
 }  // namespace nibble

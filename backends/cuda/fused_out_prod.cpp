@@ -1,0 +1,179 @@
+// The cut and the run of the fused out_prod.
+// Apart from the header, which names the numbers; here is where they come from.
+#include "backends/cuda/fused_out_prod.h"
+
+#include "backends/gpu/decode.h"
+#include "backends/gpu/device_code.h"
+#include "backends/gpu/text.h"
+#include "backends/gpu/weight_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace nibble::cuda {
+namespace {
+
+using gpu::element_stride;
+using gpu::fail;
+
+/// Blocks of a multiprocessor that registers and shared memory allow for few tokens.
+constexpr std::int64_t kBlocksPerProcessor = 4;
+/// Rows of a split are whole stages of the kernel.
+constexpr std::int64_t kSplitStep = 32;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+FusedPlan plan_of(const nibble_request& r, const nibble_caps& caps, std::uint64_t bytes) {
+  return plan_fused(r, std::max<std::int64_t>(caps.processors, 1) * kBlocksPerProcessor, bytes);
+}
+
+using Launch = nibble_status (*)(nibble_format, const FusedWork&, gpu::Stream, nibble_text*);
+Launch launch_of(gpu::Layout layout) {
+  switch (layout.engine) {
+    case Engine::runs:
+      return fused_runs;
+    case Engine::grid:
+      return fused_grid;
+    case Engine::base3:
+      return fused_base3;
+    case Engine::flat4:
+    case Engine::flat8:
+      return fused_flat;
+    case Engine::element:
+      break;
+  }
+  return nullptr;
+}
+
+/// What every launch of a call has in common.
+FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
+  const nibble_weight& w = r.weight;
+  const gpu::Layout layout = gpu::layout_of(w.packed.format);
+  const bool beside = gpu::keeps_scales_beside(layout.engine);
+  const std::int64_t code_bits = w.packed.format == NIBBLE_BLOCKWISE8 ? 8 : 4;
+  FusedWork work{.weight = bytes_of(w.packed),
+                 .row_stride = beside ? w.packed.shape[0] * code_bits / 8 : w.packed.byte_stride[1],
+                 .rows = w.packed.shape[1],
+                 .columns = w.packed.shape[0],
+                 .grad_type = r.src1.format,
+                 .grad_row_stride = element_stride(r.src1, 1),
+                 .grad_token_stride = element_stride(r.src1, 0)};
+  const std::int64_t row_bytes = beside ? work.row_stride : work.columns / layout.block_values * layout.block_units;
+  work.weight_end = work.weight + (work.rows - 1) * work.row_stride + row_bytes;
+  work.along_rows = work.grad_row_stride <= work.grad_token_stride;
+  const std::int64_t step = beside ? 16 : std::gcd<std::int64_t>(16, layout.block_units);
+  work.aligned = reinterpret_cast<std::uintptr_t>(work.weight) % 16 == 0 && work.row_stride % step == 0 &&
+                 work.row_stride % 2 == 0;
+  if (beside) {
+    work.scales = rebuilt_scales != nullptr ? rebuilt_scales : reinterpret_cast<const float*>(bytes_of(w.absmax));
+    work.block_shift = std::countr_zero(static_cast<std::uint64_t>(w.block_size));
+    work.code = code_bits == 8 ? reinterpret_cast<const float*>(bytes_of(w.code)) : nullptr;
+  }
+  return work;
+}
+
+/// The tokens from `token` on, columns from `work.first_tile` on: the product of each split, then their sum.
+nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t token, gpu::Stream stream,
+                        nibble_text* why) {
+  const std::int64_t column = work.first_tile * kFusedColumns;
+  const std::int64_t columns = std::min(work.tiles * kFusedColumns, work.columns - column);
+  work.grad = gpu::element_at(r.src1, token * work.grad_token_stride);
+  work.part_token_stride = columns;
+  work.part_stride = columns * work.tokens;
+  if (work.splits != 0) {
+    const Launch launch = launch_of(gpu::layout_of(r.weight.packed.format));
+    if (const nibble_status s = launch(r.weight.packed.format, work, stream, why); s != NIBBLE_OK) return s;
+  }
+  return gpu::finish({.sums = work.parts,
+                      .parts = work.splits,
+                      .out = gpu::element_at(r.dst, token * element_stride(r.dst, 1) + column),
+                      .type = r.dst.format,
+                      .out_stride = element_stride(r.dst, 1),
+                      .m = columns,
+                      .n = work.tokens,
+                      .add = (r.flags & NIBBLE_FLAG_ACCUMULATE) != 0},
+                     stream, why);
+}
+
+}  // namespace
+
+FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t bytes) {
+  FusedPlan p{.tokens = r.dst.shape[1], .tiles = ceil_div(r.weight.packed.shape[0], kFusedColumns)};
+  const std::int64_t rows = r.weight.packed.shape[1];
+  if (rows == 0) return p;  // no splits: zeros, or dst as it is
+  p.scales_bytes = gpu::aligned(gpu::kTwoStepDecoder.scales_bytes(r.weight));
+  const std::uint64_t room = bytes > p.scales_bytes ? bytes - p.scales_bytes : 0;
+  const auto fits = [&](std::int64_t splits, std::int64_t tiles, std::int64_t tokens) {
+    p.splits = splits, p.tiles = tiles, p.tokens = tokens;
+    return p.parts_bytes() <= room;
+  };
+  // Fewer splits first, then fewer columns at a time, then fewer tokens: the first two read the weight once.
+  const std::int64_t least = ceil_div(rows, gpu::kMostSummed);
+  const std::int64_t tiles = p.tiles, tokens = p.tokens;
+  std::int64_t splits = std::clamp<std::int64_t>(blocks / tiles, least, std::max(least, ceil_div(rows, kSplitStep)));
+  while (!fits(splits, tiles, tokens) && splits > least) splits = std::max(least, splits / 2);
+  for (std::int64_t t = tiles; !fits(splits, t, tokens) && t > 1;) t = ceil_div(t, 2);
+  for (std::int64_t n = tokens; !fits(splits, p.tiles, n) && n > 1;) n = ceil_div(n, 2);
+  p.rows_per_split = ceil_div(ceil_div(rows, p.splits), kSplitStep) * kSplitStep;
+  p.splits = ceil_div(rows, p.rows_per_split);
+  return p;
+}
+
+nibble_status fused_supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                             nibble_text* why) {
+  if (const nibble_status s = gpu::device_has_code(k, caps, r, why); s != NIBBLE_OK) return s;
+  if (caps->arch_major < 8) {
+    return fail(why, NIBBLE_UNSUPPORTED,
+                "needs TF32 tensor cores: compute capability {}.{} has none, expected 8.0 or later", caps->arch_major,
+                caps->arch_minor);
+  }
+  if (r->dst.shape[2] != 1 || r->dst.shape[3] != 1) {
+    return fail(why, NIBBLE_UNSUPPORTED, "dst has a batch of {} x {}: expected one matrix", r->dst.shape[2],
+                r->dst.shape[3]);
+  }
+  if (r->dst.shape[1] > kMostFusedTokens) {
+    return fail(why, NIBBLE_UNSUPPORTED, "{} tokens: expected {} or fewer", r->dst.shape[1], kMostFusedTokens);
+  }
+  if (r->weight.packed.shape[0] % kPieceColumns != 0) {
+    return fail(why, NIBBLE_UNSUPPORTED, "rows of {} values: expected a multiple of {}", r->weight.packed.shape[0],
+                kPieceColumns);
+  }
+  return NIBBLE_OK;
+}
+
+nibble_status query_fused(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r,
+                          nibble_workspace_need* need, nibble_text*) {
+  need->minimum_bytes = plan_of(*r, *caps, 0).total();
+  need->bytes = std::max(plan_of(*r, *caps, gpu::workspace_limit(*r)).total(), need->minimum_bytes);
+  need->alignment = gpu::kPieceAlignment;
+  return NIBBLE_OK;
+}
+
+nibble_status execute_fused(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r, void* workspace,
+                            std::uint64_t workspace_bytes, void* stream, nibble_text* why) {
+  if (element_count(r->dst) == 0) return NIBBLE_OK;
+  const gpu::DeviceGuard device(r->weight.packed.device_index, why);
+  if (device.status() != NIBBLE_OK) return device.status();
+  FusedPlan plan = plan_of(*r, *caps, gpu::workspace_limit(*r));
+  if (plan.total() > workspace_bytes) plan = plan_of(*r, *caps, workspace_bytes);
+  auto* scales = plan.scales_bytes != 0 ? static_cast<float*>(workspace) : nullptr;
+  if (scales != nullptr) {
+    if (const nibble_status s = gpu::rebuild_scales(r->weight, scales, stream, why); s != NIBBLE_OK) return s;
+  }
+  FusedWork work = work_of(*r, scales);
+  work.parts = reinterpret_cast<float*>(static_cast<std::uint8_t*>(workspace) + plan.scales_bytes);
+  work.splits = plan.splits;
+  work.rows_per_split = plan.rows_per_split;
+  const std::int64_t all_tiles = ceil_div(work.columns, kFusedColumns);
+  for (std::int64_t token = 0; token < r->dst.shape[1]; token += plan.tokens) {
+    work.tokens = static_cast<int>(std::min(plan.tokens, r->dst.shape[1] - token));
+    for (work.first_tile = 0; work.first_tile < all_tiles; work.first_tile += plan.tiles) {
+      work.tiles = std::min(plan.tiles, all_tiles - work.first_tile);
+      if (const nibble_status s = run_piece(*r, work, token, stream, why); s != NIBBLE_OK) return s;
+    }
+  }
+  return NIBBLE_OK;
+}
+
+}  // namespace nibble::cuda

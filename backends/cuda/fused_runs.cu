@@ -1,0 +1,11 @@
+// The fused out_prod's kernels for formats of the engine "runs".
+// Apart from the other engines so that each compiles on its own.
+#include "backends/cuda/fused.h"
+
+namespace nibble::cuda {
+
+nibble_status fused_runs(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
+  return launch_fused<Engine::runs>(format, work, stream, why);
+}
+
+}  // namespace nibble::cuda

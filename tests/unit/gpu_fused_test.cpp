@@ -1,0 +1,188 @@
+// The cut of the fused out_prod into tokens, columns and splits, run on the host with a kernel of plain loops.
+// Apart from the other products because its workspace holds sums, not decoded weights.
+#include <gtest/gtest.h>
+
+#include "backends/cuda/fused_out_prod.h"
+#include "backends/gpu/device_code.h"
+#include "core/decode.h"
+#include "tests/gpu/products_fixture.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace nibble {
+namespace {
+
+using gpu_test::Case;
+using gpu_test::Fixture;
+
+/// The weight of the call in hand: what a device would read at work.weight.
+const nibble_weight* weight_in_hand = nullptr;
+int launches = 0;
+
+/// What every launch computes: the sums of its columns, tokens and splits.
+nibble_status sum_plainly(const cuda::FusedWork& w) {
+  ++launches;
+  const std::int64_t first = w.first_tile * cuda::kFusedColumns;
+  const std::int64_t columns = std::min(w.tiles * cuda::kFusedColumns, w.columns - first);
+  EXPECT_TRUE(columns > 0 && w.tokens > 0 && w.tokens <= cuda::kMostFusedTokens);
+  EXPECT_GE(w.part_token_stride, columns);
+  std::vector<float> row(static_cast<std::size_t>(w.columns));
+  for (std::int64_t split = 0; split < w.splits; ++split) {
+    const std::int64_t begin = split * w.rows_per_split, end = std::min(begin + w.rows_per_split, w.rows);
+    EXPECT_TRUE(begin < end && end - begin <= gpu::kMostSummed);
+    float* part = w.parts + split * w.part_stride;
+    for (int t = 0; t < w.tokens; ++t) std::fill_n(part + t * w.part_token_stride, columns, 0.0f);
+    for (std::int64_t k = begin; k < end; ++k) {
+      decode_row(*weight_in_hand, k, 0, 0, 0, w.columns, row.data());
+      for (int t = 0; t < w.tokens; ++t) {
+        const std::int64_t at = k * w.grad_row_stride + t * w.grad_token_stride;
+        const float g =
+            load_element(w.grad_type, static_cast<const std::uint8_t*>(w.grad) + at * gpu::element_bytes(w.grad_type));
+        for (std::int64_t i = 0; i < columns; ++i)
+          part[t * w.part_token_stride + i] += g * row[static_cast<std::size_t>(first + i)];
+      }
+    }
+  }
+  return NIBBLE_OK;
+}
+
+}  // namespace
+
+namespace cuda {
+nibble_status fused_runs(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
+nibble_status fused_grid(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
+nibble_status fused_base3(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
+nibble_status fused_flat(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
+}  // namespace cuda
+
+namespace gpu {
+DeviceGuard::DeviceGuard(std::int32_t, nibble_text*) {}
+DeviceGuard::~DeviceGuard() = default;
+nibble_status device_has_code(const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_text*) {
+  return NIBBLE_OK;
+}
+}  // namespace gpu
+
+namespace {
+
+const nibble_caps kCaps = [] {
+  nibble_caps caps{};
+  caps.arch_major = 9;
+  caps.processors = 3;
+  return caps;
+}();
+
+void expect_sums(const Fixture& f, const std::vector<gpu_test::Expected>& expected, const std::string& what) {
+  const Tensor& d = f.request().dst;
+  const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
+  const auto size = static_cast<std::size_t>(gpu::element_bytes(d.format));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double x = load_element(d.format, f.dst.data() + i / m * stride + i % m * size);
+    const double unit = d.format == NIBBLE_F32 ? 0x1p-24 : d.format == NIBBLE_F16 ? 0x1p-11 : 0x1p-8;
+    const double bound = 0x1p-18 * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
+    ASSERT_LE(std::abs(x - expected[i].value), bound) << what << ": element " << i % m << ", " << i / m;
+  }
+  for (std::size_t i = 0; i < f.dst.size(); ++i) {
+    if (f.is_padding(i)) {
+      ASSERT_EQ(f.dst[i], 0xff) << what << ": padding byte " << i;
+    }
+  }
+}
+
+/// One call in a poisoned workspace of exactly `bytes`, with a canary behind it.
+void expect_right(const Case& c, std::uint64_t bytes) {
+  const Fixture f(c, 7);
+  const std::string what = c.text() + " in " + std::to_string(bytes) + " bytes";
+  std::vector<float> memory(bytes / 4 + 64, -7.0f);
+  const auto expected = f.expected();  // before the call: it counts in what dst holds
+  weight_in_hand = &f.request().weight;
+  ASSERT_EQ(cuda::execute_fused(nullptr, &kCaps, &f.request(), memory.data(), bytes, nullptr, nullptr), NIBBLE_OK)
+      << what;
+  expect_sums(f, expected, what);
+  ASSERT_TRUE(std::all_of(memory.begin() + static_cast<std::ptrdiff_t>(bytes / 4), memory.end(), [](float x) {
+    return x == -7.0f;
+  })) << what;
+}
+
+nibble_workspace_need need_of(const Case& c) {
+  const Fixture f(c, 7);
+  nibble_workspace_need need{};
+  EXPECT_EQ(cuda::query_fused(nullptr, &kCaps, &f.request(), &need, nullptr), NIBBLE_OK);
+  EXPECT_LE(need.minimum_bytes, need.bytes);
+  return need;
+}
+
+TEST(FusedOutProd, IsRightInAnyWorkspace) {
+  for (const nibble_format format : {NIBBLE_Q4_K, NIBBLE_Q8_0, NIBBLE_TQ1_0, NIBBLE_IQ2_XXS, NIBBLE_NF4}) {
+    for (const bool accumulate : {false, true}) {
+      for (const nibble_format dst : {NIBBLE_F32, NIBBLE_BF16}) {
+        const Case c{.format = format,
+                     .nested = format == NIBBLE_NF4,
+                     .columns = 1024,
+                     .rows = 151,
+                     .tokens = 11,
+                     .layout = accumulate ? Case::Layout::along_k : Case::Layout::strided,
+                     .src1 = NIBBLE_F16,
+                     .dst = dst,
+                     .accumulate = accumulate,
+                     .pad = 5};
+        const nibble_workspace_need need = need_of(c);
+        for (const std::uint64_t bytes :
+             {need.minimum_bytes, need.minimum_bytes + 3000, need.minimum_bytes + 30000, need.bytes}) {
+          expect_right(c, bytes);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(FusedOutProd, ReadsTheWeightOnceWhereMemoryAllows) {
+  const Case c{.format = NIBBLE_Q4_K, .columns = 1024, .rows = 320, .tokens = 32};
+  launches = 0;
+  expect_right(c, need_of(c).bytes);
+  EXPECT_EQ(launches, 1);
+  // One split of one tile of one token is the least.
+  EXPECT_EQ(need_of(c).minimum_bytes, cuda::kFusedColumns * sizeof(float));
+}
+
+TEST(FusedOutProd, StaysWithinALimit) {
+  for (const std::uint64_t limit : {std::uint64_t{2000}, std::uint64_t{40000}, std::uint64_t{400000}}) {
+    const Case c{.format = NIBBLE_Q8_0, .columns = 544, .rows = 600, .tokens = 9, .limit = limit};
+    EXPECT_LE(need_of(c).bytes, limit);
+    expect_right(c, need_of(c).bytes);
+  }
+}
+
+TEST(FusedOutProd, SumsNoLongerThanItsClassAllows) {
+  const Case c{.format = NIBBLE_Q8_0, .columns = 32, .rows = 2 * gpu::kMostSummed + 5, .tokens = 1};
+  expect_right(c, need_of(c).minimum_bytes);  // sum_plainly looks at every split
+}
+
+TEST(FusedOutProd, SumsOverNothing) {
+  for (const bool accumulate : {false, true}) {
+    expect_right({.format = NIBBLE_Q8_0, .columns = 32, .rows = 0, .tokens = 3, .accumulate = accumulate, .pad = 2}, 0);
+  }
+}
+
+TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
+  const auto refusal = [](const Case& c, nibble_caps caps) {
+    const Fixture f(c, 7);
+    std::array<char, 200> words{};
+    nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
+    EXPECT_EQ(cuda::fused_supports(nullptr, &caps, &f.request(), &why), NIBBLE_UNSUPPORTED);
+    return std::string(words.data());
+  };
+  nibble_caps old = kCaps;
+  old.arch_major = 7;
+  EXPECT_NE(refusal({.columns = 256, .tokens = 1}, old).find("7.0"), std::string::npos);
+  EXPECT_NE(refusal({.columns = 256, .tokens = 33}, kCaps).find("33 tokens"), std::string::npos);
+  EXPECT_NE(refusal({.format = NIBBLE_NF4, .columns = 40, .tokens = 1}, kCaps).find("40 values"), std::string::npos);
+  EXPECT_NE(refusal({.columns = 256, .tokens = 2, .repeats = {2, 1}}, kCaps).find("2 x 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nibble
