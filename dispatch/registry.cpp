@@ -72,9 +72,10 @@ Status check_force(const Registry::State& s) {
       return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names operation '{}' twice: expected once", op)};
     }
     seen.push_back(op);
-    const auto found = std::find_if(s.kernels.begin(), s.kernels.end(), [&](const KernelRecord& k) {
-      return k.kernel->op == id && k.kernel->name == std::string_view(kernel);
-    });
+    const auto found =
+        std::find_if(s.kernels.begin(), s.kernels.end(), [id, name = std::string_view(kernel)](const KernelRecord& k) {
+          return k.kernel->op == id && k.kernel->name == name;
+        });
     if (found == s.kernels.end()) {
       return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names kernel '{}' for {}: expected one of {}", kernel, op,
                                               kernel_names(s.kernels, id))};
@@ -143,8 +144,9 @@ Result<Registry> Registry::create(const Settings& settings) {
 }
 
 const Result<Registry>& Registry::default_registry() {
-  static const Result<Registry> registry = create();
-  return registry;
+  // Never destroyed: what else is static may still dispatch while the process ends.
+  static const auto* registry = new const Result<Registry>(create());
+  return *registry;
 }
 
 std::span<const PluginRecord> Registry::plugins() const { return state_->records; }

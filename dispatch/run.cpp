@@ -49,7 +49,10 @@ class CallWorkspace {
  private:
   nibble_status allocate_bytes(std::uint64_t bytes, std::uint64_t alignment, TextBuffer& text) {
     if (memory_ != nullptr) {
-      return guarded(text, [&] { return memory_->allocate(device_, bytes, stream_, &data_, text.get()); });
+      const nibble_status status =
+          guarded(text, [&] { return memory_->allocate(device_, bytes, stream_, &data_, text.get()); });
+      if (status != NIBBLE_OK) data_ = nullptr;  // whatever was left there
+      return status == NIBBLE_OK && data_ == nullptr ? nibble_status{NIBBLE_OUT_OF_MEMORY} : status;
     }
     const std::uint64_t a = std::max<std::uint64_t>(alignment, 64);
     data_ = std::aligned_alloc(a, (bytes + a - 1) / a * a);
