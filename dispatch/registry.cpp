@@ -207,6 +207,7 @@ Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::strin
   Plan::Choice c;
   c.key = r;
   c.hash = request_hash(r);
+  c.operands = Operands(r);
   c.kernel = chosen.row->kernel;
   c.caps = chosen.row->caps;
   c.need = {.struct_size = sizeof c.need, .reserved = 0, .bytes = 0, .minimum_bytes = 0, .alignment = 1};

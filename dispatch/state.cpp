@@ -100,10 +100,16 @@ Result<const nibble_memory*> Registry::State::memory(Device device) const {
                                                 why.empty() ? absent_backends(device.type) : why)};
 }
 
+void copy_request(const nibble_request& from, nibble_request& to) {
+  const std::size_t given = std::min<std::size_t>(from.struct_size, sizeof to);
+  std::memcpy(&to, &from, given);
+  if (given < sizeof to) std::memset(reinterpret_cast<char*>(&to) + given, 0, sizeof to - given);
+  to.struct_size = sizeof to;
+}
+
 nibble_request Registry::State::complete(const nibble_request& request, Workspace workspace) const {
-  nibble_request r{};
-  std::memcpy(&r, &request, std::min<std::size_t>(request.struct_size, sizeof r));
-  r.struct_size = sizeof r;
+  nibble_request r;
+  copy_request(request, r);
   if (r.math == NIBBLE_MATH_DEFAULT) r.math = settings.math;
   if (r.threads == 0) r.threads = settings.threads;
   if (workspace.data != nullptr) {

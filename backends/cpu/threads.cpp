@@ -80,8 +80,7 @@ std::uint32_t available_threads() {
 
 std::uint32_t threads_for(std::uint32_t requested) { return requested == 0 ? available_threads() : requested; }
 
-void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
-                const std::function<void(std::int64_t, std::int64_t, std::uint32_t)>& body) {
+void run_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads, const PiecesBody& body) {
   if (count <= 0) return;
   if (threads <= 1 || count <= grain) {
     body(0, count, 0);

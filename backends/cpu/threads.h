@@ -19,11 +19,16 @@ std::uint32_t quota_threads(const std::string& root);
 /// A caller's limit (0: none) against what is available.
 std::uint32_t threads_for(std::uint32_t requested);
 
+using PiecesBody = std::function<void(std::int64_t, std::int64_t, std::uint32_t)>;
+void run_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads, const PiecesBody& body);
+
 /// Calls body(first, last, worker) for pieces of [0, count), concurrently on at most `threads` threads; returns when
 /// all are done. `worker` is below `threads`, and no two calls at a time have the same. With one thread, or where all
 /// fits one piece of `grain`, the caller's own thread does it and no pool is touched.
-void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
-                const std::function<void(std::int64_t, std::int64_t, std::uint32_t)>& body);
+template <class Body>
+void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads, const Body& body) {
+  run_pieces(count, grain, threads, std::cref(body));  // a reference: what the body captures is not copied to the heap
+}
 
 }  // namespace nibble::cpu
 

@@ -138,6 +138,9 @@ class Registry {
 class Plan {
  public:
   [[nodiscard]] NIBBLE_EXPORT const nibble_kernel& kernel() const;
+  /// The planned request with what the settings filled in. A copy of it, with this call's data, is what `run` takes
+  /// fastest: any other is completed first, which costs a copy.
+  [[nodiscard]] NIBBLE_EXPORT const nibble_request& request() const;
   /// Workspace that `run` wants; with less than minimum_bytes it fails.
   [[nodiscard]] NIBBLE_EXPORT const nibble_workspace_need& workspace() const;
   /// As Registry::run. `request` must be the planned one but for data pointers and byte offsets.
