@@ -92,6 +92,17 @@ Status execute(const Plan::Choice& c, const nibble_request& r, Workspace w, void
   return {status, fmt::format("{}: {}", c.kernel->name, text.view("failed without a reason"))};
 }
 
+Status execute_with_own_workspace(const Plan::Choice& c, const nibble_request& r, void* stream) {
+  if (c.need.minimum_bytes > r.workspace_limit_bytes) {
+    return {NIBBLE_OUT_OF_MEMORY,
+            fmt::format("{} needs {} bytes of workspace at least: expected no more than the limit of {}",
+                        c.kernel->name, c.need.minimum_bytes, r.workspace_limit_bytes)};
+  }
+  CallWorkspace own(c.memory, r.weight.packed.device_index, stream);
+  if (Status s = own.allocate(c.need, c.kernel->name); !s) return s;
+  return execute(c, r, own.get(), stream);
+}
+
 }  // namespace
 
 Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace workspace, void* stream) {
@@ -104,14 +115,7 @@ Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace work
     if (Status s = check_workspace(c, workspace); !s) return s;
     return execute(c, r, workspace, stream);
   }
-  if (c.need.minimum_bytes > r.workspace_limit_bytes) {
-    return {NIBBLE_OUT_OF_MEMORY,
-            fmt::format("{} needs {} bytes of workspace at least: expected no more than the limit of {}",
-                        c.kernel->name, c.need.minimum_bytes, r.workspace_limit_bytes)};
-  }
-  CallWorkspace own(c.memory, r.weight.packed.device_index, stream);
-  if (Status s = own.allocate(c.need, c.kernel->name); !s) return s;
-  return execute(c, r, own.get(), stream);
+  return execute_with_own_workspace(c, r, stream);
 }
 
 Status Registry::run(const nibble_request& request, Workspace workspace, void* stream) const {
