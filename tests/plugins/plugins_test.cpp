@@ -53,7 +53,7 @@ class PluginsTest : public testing::Test {
   }
 
  private:
-  std::string folder_ = testing::TempDir() + "/nibble_plugins_" + std::to_string(getpid());
+  std::string folder_ = testing::TempDir() + "nibble_plugins_" + std::to_string(getpid());
 };
 
 const PluginRecord* find(const Registry& registry, std::string_view backend) {
@@ -248,6 +248,33 @@ TEST_F(PluginsTest, HelpersOfTheSameNameDoNotMix) {
   EXPECT_EQ(Decode().run(registry, "twin_a.dequantize.helper"), "1");
   EXPECT_EQ(Decode().run(registry, "twin_b.dequantize.helper"), "2");
   EXPECT_EQ(Decode().run(registry, "twin_a.dequantize.helper"), "1");
+}
+
+/// Whether the file is part of this process.
+bool is_mapped(const std::string& file) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.ends_with(file)) return true;
+  }
+  return false;
+}
+
+TEST_F(PluginsTest, WhatIsDisabledIsNeverOpened) {
+  add("kept_out");  // a name of its own: what was once loaded stays
+  Settings s;
+  s.plugin_path = {path("")};
+  for (const auto& spoil :
+       {+[](Settings& t) { t.disable = {"kept_out"}; }, +[](Settings& t) { t.disable = {"kept*"}; },
+        +[](Settings& t) { t.disable = {"kept_out.*"}; }, +[](Settings& t) { t.backends = {"cpu"}; }}) {
+    Settings without = s;
+    spoil(without);
+    const auto registry = Registry::create(without);
+    ASSERT_TRUE(registry.ok()) << registry.status().message();
+    EXPECT_FALSE(find(*registry, "kept_out")->loaded);
+    EXPECT_FALSE(is_mapped(path("nibble_kept_out.so"))) << find(*registry, "kept_out")->reason;
+  }
+  ASSERT_TRUE(find(*Registry::create(s), "kept_out")->loaded);
+  EXPECT_TRUE(is_mapped(path("nibble_kept_out.so")));
 }
 
 std::size_t resident_bytes() {
