@@ -32,7 +32,7 @@ std::size_t allocations_of(F&& f) {
 }
 
 TEST(AllocationTest, TheCounterCounts) {
-  EXPECT_EQ(1u, allocations_of([] { delete new int; }));
+  EXPECT_EQ(1u, allocations_of([] { ::operator delete(::operator new(4)); }));
 }
 
 TEST(AllocationTest, RepeatedCallsAndKeptPlansMakeNone) {
