@@ -34,7 +34,9 @@ class Bytes {
   /// comes first; then it repeats, so that a small input fills a large tensor.
   std::vector<std::uint8_t> fill(std::size_t count) {
     std::vector<std::uint8_t> out(count);
-    for (std::size_t i = 0; i < count && !left_.empty(); ++i) out[i] = left_[i % left_.size()];
+    for (std::size_t at = 0; at < count && !left_.empty(); at += left_.size()) {
+      std::copy_n(left_.begin(), std::min(left_.size(), count - at), out.begin() + static_cast<std::ptrdiff_t>(at));
+    }
     left_ = left_.subspan(left_.size() > count ? count : 0);
     return out;
   }

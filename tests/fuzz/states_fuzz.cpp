@@ -30,6 +30,8 @@ constexpr const char* kNames[] = {"W",
                                   ".quant_state.bitsandbytes__nf4",
                                   "plain"};
 
+constexpr std::uint64_t kMostElements = 4096;
+
 // The codes that a state must bring, as an input can hardly guess them.
 enum Content : std::uint8_t { kInput, kNf4Codes, kFp4Codes, kContentCount };
 
@@ -42,7 +44,7 @@ bool read_tensor(Bytes& in, std::list<std::vector<std::uint8_t>>& owned, io::Sto
   const unsigned rank = in.u8() % 4, content = in.u8() % kContentCount;
   for (unsigned d = 0; d < rank; ++d) out.shape.push_back(in.u16());
   const auto elements = io::element_product(out.shape);
-  if (!elements || *elements > 65536 || *elements * dtype.bits % 8 != 0) return false;
+  if (!elements || *elements > kMostElements || *elements * dtype.bits % 8 != 0) return false;
   owned.push_back(in.fill(static_cast<std::size_t>(*elements * dtype.bits / 8)));
   std::vector<std::uint8_t>& data = owned.back();
   const auto& codes = content == kNf4Codes ? format::NF4::kCodes : format::FP4::kCodes;
