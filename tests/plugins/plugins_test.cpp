@@ -22,12 +22,7 @@ using test::expected_records;
 using test::ExpectedRecord;
 namespace fs = std::filesystem;
 
-constexpr bool kSanitized =
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    true;
-#else
-    false;
-#endif
+constexpr bool kSanitized = NIBBLE_TEST_SANITIZED;
 
 class PluginsTest : public testing::Test {
  protected:
