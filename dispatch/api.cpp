@@ -2,6 +2,8 @@
 // Apart from the registry: these only write a request down and hand it over.
 #include <nibble/nibble.hpp>
 
+#include "dispatch/plugin_call.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,11 +67,14 @@ Result<OwnedTensor> OwnedTensor::allocate(const Registry& registry, Format type,
   if (t.memory_ == nullptr) {
     t.data_ = std::aligned_alloc(kAlignment, rounded);
   } else {
-    char line[256] = "";
-    nibble_text text{.struct_size = sizeof text, .reserved = 0, .capacity = sizeof line, .data = line};
-    const nibble_status status = t.memory_->allocate(device.index, rounded, stream, &t.data_, &text);
-    if (status != NIBBLE_OK)
-      return Status{status, fmt::format("{} bytes on {}: {}", rounded, device_name(device), line)};
+    TextBuffer text;
+    const nibble_status status =
+        guarded(text, [&] { return t.memory_->allocate(device.index, rounded, stream, &t.data_, text.get()); });
+    if (status != NIBBLE_OK) {
+      t.data_ = nullptr;
+      return Status{status,
+                    fmt::format("{} bytes on {}: {}", rounded, device_name(device), text.view("no reason given"))};
+    }
   }
   if (t.data_ == nullptr)
     return Status{NIBBLE_OUT_OF_MEMORY, fmt::format("{} bytes on {}: out of memory", rounded, device_name(device))};
@@ -94,8 +99,8 @@ OwnedTensor::~OwnedTensor() {
     std::free(data_);
     return;
   }
-  nibble_text none{.struct_size = sizeof none, .reserved = 0, .capacity = 0, .data = nullptr};
-  memory_->release(view_.device_index, data_, stream_, &none);
+  TextBuffer text;
+  guarded(text, [&] { return memory_->release(view_.device_index, data_, stream_, text.get()); });
 }
 
 Status dequantize(const Weight& weight, const Tensor& dst, const Options& options) {

@@ -7,13 +7,20 @@
 namespace nibble {
 namespace {
 
-bool same_layout(const Tensor& a, const Tensor& b) {
-  // From device_type on, a tensor is what the request asks; before it, where this call's data lies. No padding.
-  constexpr std::size_t kFrom = offsetof(Tensor, device_type);
-  static_assert(sizeof(Tensor) == kFrom + 4 * sizeof(std::uint32_t) + 8 * sizeof(std::int64_t));
-  if (a.rank == 0 && b.rank == 0) return true;
-  return std::memcmp(reinterpret_cast<const char*>(&a) + kFrom, reinterpret_cast<const char*>(&b) + kFrom,
-                     sizeof(Tensor) - kFrom) == 0;
+/// 0 where all of a tensor agrees but where this call's data lies: what follows data and byte_offset, word by word and
+/// without a branch, as this is most of what a kept plan costs.
+std::uint64_t layout_difference(const Tensor& a, const Tensor& b) {
+  constexpr std::size_t kFrom = offsetof(Tensor, device_type), kWord = sizeof(std::uint64_t);
+  static_assert(sizeof(Tensor) == kFrom + 4 * sizeof(std::uint32_t) + 8 * sizeof(std::int64_t), "no padding");
+  if ((a.rank | b.rank) == 0) return 0;
+  std::uint64_t difference = 0;
+  for (std::size_t at = kFrom; at < sizeof(Tensor); at += kWord) {
+    std::uint64_t left, right;
+    std::memcpy(&left, reinterpret_cast<const char*>(&a) + at, kWord);
+    std::memcpy(&right, reinterpret_cast<const char*>(&b) + at, kWord);
+    difference |= left ^ right;
+  }
+  return difference;
 }
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
@@ -21,32 +28,48 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ hash >> 29;
 }
 
-std::uint64_t mix_tensor(std::uint64_t hash, const Tensor& t) {
-  if (t.rank == 0) return hash;
-  hash = mix(hash, std::uint64_t{t.format} << 32 | static_cast<std::uint32_t>(t.device_index));
-  for (const std::int64_t d : t.shape) hash = mix(hash, static_cast<std::uint64_t>(d));
-  return mix(hash, static_cast<std::uint64_t>(t.byte_stride[0] ^ t.byte_stride[1] << 20));
+/// A sum of products, which do not wait for each other.
+std::uint64_t layout_hash(const Tensor& t) {
+  if (t.rank == 0) return 0;
+  const auto word = [](std::int64_t v) { return static_cast<std::uint64_t>(v); };
+  return (std::uint64_t{t.format} << 32 | static_cast<std::uint32_t>(t.device_index)) * 0x9e3779b97f4a7c15u +
+         word(t.shape[0]) * 0xbf58476d1ce4e5b9u + word(t.shape[1]) * 0x94d049bb133111ebu +
+         word(t.shape[2]) * 0xd6e8feb86659fd93u + word(t.shape[3]) * 0xa0761d6478bd642fu +
+         word(t.byte_stride[0]) * 0xe7037ed1a0b428dbu + word(t.byte_stride[1]) * 0x8ebc6af09c88c6e3u;
 }
 
 }  // namespace
 
+Operands::Operands(const nibble_request& request) : any_result_(element_count(request.dst) != 0) {
+  for (const std::size_t place : kTensorPlaces) {
+    const Tensor& t = tensor_at(request, place);
+    if (!present(t) || element_count(t) == 0) continue;
+    const FormatInfo* info = find_format(t.format);  // known: of a request that validation passed
+    const std::uint32_t zero_bits = info->block_values == 1 ? info->block_bytes - 1 : 0;
+    list_[count_++] = {static_cast<std::uint16_t>(place), static_cast<std::uint16_t>(zero_bits)};
+  }
+}
+
+bool same_tensors(const nibble_request& a, const nibble_request& b) {
+  std::uint64_t difference = 0;
+  for (const std::size_t place : kTensorPlaces)
+    difference |= layout_difference(tensor_at(a, place), tensor_at(b, place));
+  return difference == 0 && a.op == b.op && a.flags == b.flags && a.weight.block_size == b.weight.block_size &&
+         a.weight.nested_block_size == b.weight.nested_block_size;
+}
+
 bool same_but_for_data(const nibble_request& a, const nibble_request& b) {
-  const Weight &v = a.weight, &w = b.weight;
-  return a.op == b.op && a.math == b.math && a.flags == b.flags && a.threads == b.threads &&
-         a.workspace_limit_bytes == b.workspace_limit_bytes && v.block_size == w.block_size &&
-         v.nested_block_size == w.nested_block_size && same_layout(v.packed, w.packed) && same_layout(a.dst, b.dst) &&
-         same_layout(a.src1, b.src1) && same_layout(a.bias, b.bias) && same_layout(v.absmax, w.absmax) &&
-         same_layout(v.nested_absmax, w.nested_absmax) && same_layout(v.nested_code, w.nested_code) &&
-         same_layout(v.code, w.code);
+  return a.math == b.math && a.threads == b.threads && a.workspace_limit_bytes == b.workspace_limit_bytes &&
+         same_tensors(a, b);
 }
 
 std::uint64_t request_hash(const nibble_request& r) {
   std::uint64_t hash = mix(std::uint64_t{r.op} << 40 | std::uint64_t{r.math} << 32 | r.flags,
                            r.workspace_limit_bytes ^ std::uint64_t{r.threads} << 48);
   hash = mix(hash, static_cast<std::uint64_t>(r.weight.block_size) ^ std::uint64_t{r.weight.nested_absmax.rank} << 60);
-  hash = mix_tensor(hash, r.weight.packed);
-  hash = mix_tensor(hash, r.dst);
-  return mix_tensor(hash, r.src1);
+  hash = mix(hash, layout_hash(r.weight.packed));
+  hash = mix(hash, layout_hash(r.dst));
+  return mix(hash, layout_hash(r.src1));
 }
 
 DecisionCache::DecisionCache() : slots_(new std::atomic<const Plan::Choice*>[kSlots]()) {}

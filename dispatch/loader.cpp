@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <unordered_map>
 
 namespace nibble {
 namespace {
@@ -63,6 +64,12 @@ std::vector<LoadedPlugin> scan_folder(const std::string& folder, bool asked_for)
   return found;
 }
 
+/// True where settings can name it: lists are separated by commas, kernels from operations by '='.
+bool is_plain_name(std::string_view name) {
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; });
+}
+
 /// Why a row cannot be used, or an empty string.
 std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const std::set<std::string_view>& seen) {
   if (k == nullptr) return "a null row";
@@ -70,6 +77,7 @@ std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const
     return fmt::format("a row of {} bytes: expected {}", k->struct_size, sizeof(nibble_kernel));
   if (k->name == nullptr) return "a row without a name";
   const std::string_view name = k->name;
+  if (!is_plain_name(name)) return "a row whose name holds other than a-z, 0-9, '_' and '.'";
   if (!name.starts_with(std::string(plugin.name) + "."))
     return fmt::format("{}: expected a name that begins with {}.", name, plugin.name);
   if (seen.contains(name)) return fmt::format("{}: a name that another row has", name);
@@ -96,6 +104,17 @@ void take_rows(LoadedPlugin& p) {
   }
 }
 
+/// Why the plugin's memory functions cannot be used, or an empty string.
+std::string memory_fault(const nibble_memory* m) {
+  if (m == nullptr) return {};
+  if (m->struct_size < sizeof(nibble_memory))
+    return fmt::format("its memory functions are {} bytes: expected {}", m->struct_size, sizeof(nibble_memory));
+  const bool whole = m->allocate != nullptr && m->release != nullptr && m->to_device != nullptr &&
+                     m->to_host != nullptr && m->synchronize != nullptr && m->stream_create != nullptr &&
+                     m->stream_destroy != nullptr;
+  return whole ? "" : "one of its memory functions is null";
+}
+
 /// Checks what the plugin says of itself, opens it, takes its rows. An empty string, or why it is not used.
 std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   PluginRecord& record = p.record;
@@ -115,6 +134,7 @@ std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   }
   if (plugin->device_count == nullptr || plugin->device_caps == nullptr) return "it lacks device_count or device_caps";
   if (plugin->kernels == nullptr && plugin->kernel_count != 0) return "its list of kernels is null";
+  if (std::string fault = memory_fault(plugin->memory); !fault.empty()) return fault;
   record.device_type = plugin->device_type;
   record.version = plugin->version != nullptr ? plugin->version : "";
   TextBuffer text;
@@ -129,7 +149,16 @@ std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   return {};
 }
 
+/// Why the file is not handed to dlopen, which would wait for a pipe's other end; empty where it is.
+std::string file_fault(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error) return fmt::format("it cannot be read: {}", error.message());
+  return fs::is_regular_file(status) ? "" : "it is not a regular file";
+}
+
 std::string load(LoadedPlugin& p) {
+  if (std::string fault = file_fault(p.record.path); !fault.empty()) return fault;
   void* handle = dlopen(p.record.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* words = dlerror();
@@ -148,12 +177,14 @@ std::string load(LoadedPlugin& p) {
 
 std::vector<LoadedPlugin> find_all(const Settings& settings) {
   std::vector<LoadedPlugin> all;
+  std::unordered_map<std::string, std::string> first;  // by back end, the path that comes first
   const auto add = [&](const std::string& folder, bool asked_for) {
     for (LoadedPlugin& p : scan_folder(folder, asked_for)) {
-      const auto first = std::find_if(all.begin(), all.end(), [&](const auto& q) {
-        return !p.record.backend.empty() && q.record.backend == p.record.backend;
-      });
-      if (first != all.end() && p.record.reason.empty()) p.record.reason = "shadowed by " + first->record.path;
+      PluginRecord& record = p.record;
+      if (!record.backend.empty()) {
+        const auto [place, is_first] = first.emplace(record.backend, record.path);
+        if (!is_first) record.reason = "shadowed by " + place->second;
+      }
       all.push_back(std::move(p));
     }
   };

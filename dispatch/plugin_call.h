@@ -20,10 +20,11 @@ class TextBuffer {
     text_ = {.struct_size = sizeof text_, .reserved = 0, .capacity = sizeof data_, .data = data_};
     return &text_;
   }
-  /// What was written, or `otherwise` where nothing was.
+  /// The first line of what was written, or `otherwise` where nothing was.
   [[nodiscard]] std::string_view view(std::string_view otherwise) const {
-    const std::size_t length = strnlen(data_, sizeof data_);
-    return length == 0 ? otherwise : std::string_view(data_, length);
+    const std::string_view text(data_, strnlen(data_, sizeof data_));
+    const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+    return line.empty() ? otherwise : line;
   }
   void set(std::string_view message) {
     const std::size_t length = message.size() < sizeof data_ ? message.size() : sizeof data_ - 1;

@@ -2,6 +2,7 @@
 // Apart from running because all of this happens once, and a call's path should be readable alone.
 #include "core/ops/ops.h"
 #include "core/ops/validate.h"
+#include "dispatch/overrides.h"
 #include "dispatch/plugin_call.h"
 #include "dispatch/rules.h"
 #include "dispatch/state.h"
@@ -61,20 +62,16 @@ Status check_disable(const Registry::State& s) {
 }
 
 Status check_force(const Registry::State& s) {
-  std::vector<std::string_view> seen;
   for (const auto& [op, kernel] : s.settings.force) {
     const nibble_op id = find_op_id(op);
     if (id == 0) {
       return {NIBBLE_BAD_SETTING,
               fmt::format("NIBBLE_FORCE names operation '{}': expected one of {}", op, fmt::join(op_names(), ", "))};
     }
-    if (std::find(seen.begin(), seen.end(), op) != seen.end()) {
-      return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names operation '{}' twice: expected once", op)};
-    }
-    seen.push_back(op);
-    const auto found = std::find_if(s.kernels.begin(), s.kernels.end(), [&](const KernelRecord& k) {
-      return k.kernel->op == id && k.kernel->name == std::string_view(kernel);
-    });
+    const auto found =
+        std::find_if(s.kernels.begin(), s.kernels.end(), [id, name = std::string_view(kernel)](const KernelRecord& k) {
+          return k.kernel->op == id && k.kernel->name == name;
+        });
     if (found == s.kernels.end()) {
       return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names kernel '{}' for {}: expected one of {}", kernel, op,
                                               kernel_names(s.kernels, id))};
@@ -123,6 +120,7 @@ Result<Registry> Registry::create() {
 }
 
 Result<Registry> Registry::create(const Settings& settings) {
+  if (Status s = check_settings(settings); !s) return s;
   auto plugins = load_plugins(settings);
   if (!plugins) return plugins.status();
   auto state = std::make_shared<State>();
@@ -143,8 +141,9 @@ Result<Registry> Registry::create(const Settings& settings) {
 }
 
 const Result<Registry>& Registry::default_registry() {
-  static const Result<Registry> registry = create();
-  return registry;
+  // Never destroyed: what else is static may still dispatch while the process ends.
+  static const auto* registry = new const Result<Registry>(create());
+  return *registry;
 }
 
 std::span<const PluginRecord> Registry::plugins() const { return state_->records; }
@@ -205,6 +204,7 @@ Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::strin
   Plan::Choice c;
   c.key = r;
   c.hash = request_hash(r);
+  c.operands = Operands(r);
   c.kernel = chosen.row->kernel;
   c.caps = chosen.row->caps;
   c.need = {.struct_size = sizeof c.need, .reserved = 0, .bytes = 0, .minimum_bytes = 0, .alignment = 1};

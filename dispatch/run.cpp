@@ -49,7 +49,10 @@ class CallWorkspace {
  private:
   nibble_status allocate_bytes(std::uint64_t bytes, std::uint64_t alignment, TextBuffer& text) {
     if (memory_ != nullptr) {
-      return guarded(text, [&] { return memory_->allocate(device_, bytes, stream_, &data_, text.get()); });
+      const nibble_status status =
+          guarded(text, [&] { return memory_->allocate(device_, bytes, stream_, &data_, text.get()); });
+      if (status != NIBBLE_OK) data_ = nullptr;  // whatever was left there
+      return status == NIBBLE_OK && data_ == nullptr ? nibble_status{NIBBLE_OUT_OF_MEMORY} : status;
     }
     const std::uint64_t a = std::max<std::uint64_t>(alignment, 64);
     data_ = std::aligned_alloc(a, (bytes + a - 1) / a * a);
@@ -89,16 +92,7 @@ Status execute(const Plan::Choice& c, const nibble_request& r, Workspace w, void
   return {status, fmt::format("{}: {}", c.kernel->name, text.view("failed without a reason"))};
 }
 
-}  // namespace
-
-Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace workspace, void* stream) {
-  if (element_count(r.dst) == 0) return {};
-  if (Status s = check_request_data(r); !s) return s;
-  if (c.need.bytes == 0) return execute(c, r, {}, stream);
-  if (workspace.data != nullptr) {
-    if (Status s = check_workspace(c, workspace); !s) return s;
-    return execute(c, r, workspace, stream);
-  }
+Status execute_with_own_workspace(const Plan::Choice& c, const nibble_request& r, void* stream) {
   if (c.need.minimum_bytes > r.workspace_limit_bytes) {
     return {NIBBLE_OUT_OF_MEMORY,
             fmt::format("{} needs {} bytes of workspace at least: expected no more than the limit of {}",
@@ -107,6 +101,21 @@ Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace work
   CallWorkspace own(c.memory, r.weight.packed.device_index, stream);
   if (Status s = own.allocate(c.need, c.kernel->name); !s) return s;
   return execute(c, r, own.get(), stream);
+}
+
+}  // namespace
+
+Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace workspace, void* stream) {
+  if (!c.operands.any_result()) return {};
+  if (!c.operands.ready(r)) {
+    if (Status s = check_request_data(r); !s) return s;
+  }
+  if (c.need.bytes == 0) return execute(c, r, {}, stream);
+  if (workspace.data != nullptr) {
+    if (Status s = check_workspace(c, workspace); !s) return s;
+    return execute(c, r, workspace, stream);
+  }
+  return execute_with_own_workspace(c, r, stream);
 }
 
 Status Registry::run(const nibble_request& request, Workspace workspace, void* stream) const {
@@ -122,19 +131,25 @@ Status Registry::run(const nibble_request& request, Workspace workspace, void* s
 Plan::Plan(std::shared_ptr<const void> owner, const Choice* choice) : owner_(std::move(owner)), choice_(choice) {}
 
 const nibble_kernel& Plan::kernel() const { return *choice_->kernel; }
+const nibble_request& Plan::request() const { return choice_->key; }
 const nibble_workspace_need& Plan::workspace() const { return choice_->need; }
 
 Status Plan::run(const nibble_request& request, Workspace workspace, void* stream) const {
-  // What the settings filled in is taken from the plan, so that only the caller's own fields are compared.
-  nibble_request r = request;
-  r.math = choice_->key.math;
-  r.threads = choice_->key.threads;
-  r.workspace_limit_bytes = choice_->key.workspace_limit_bytes;
-  if (request.struct_size != sizeof r || !same_but_for_data(r, choice_->key)) {
+  const nibble_request& key = choice_->key;
+  if (request.struct_size != sizeof request || !same_tensors(request, key)) {
     return {NIBBLE_INVALID_ARGUMENT,
             fmt::format("request differs from the one that {} was planned for: expected other data pointers alone",
                         kernel().name)};
   }
+  // What the settings filled in is taken from the plan.
+  const bool complete = request.math == key.math && request.threads == key.threads &&
+                        request.workspace_limit_bytes == key.workspace_limit_bytes;
+  if (complete) return run_choice(*choice_, request, workspace, stream);
+  nibble_request r;
+  copy_request(request, r);
+  r.math = key.math;
+  r.threads = key.threads;
+  r.workspace_limit_bytes = key.workspace_limit_bytes;
   return run_choice(*choice_, r, workspace, stream);
 }
 

@@ -10,6 +10,11 @@
 #include <cstring>
 
 namespace nibble {
+namespace {
+
+constexpr std::int32_t kMostDevices = 1024;
+
+}  // namespace
 
 const Backend& Registry::State::probe(Backend& b) {
   std::call_once(b.probed, [&] {
@@ -21,12 +26,18 @@ const Backend& Registry::State::probe(Backend& b) {
       b.no_devices = text.view(status == NIBBLE_OK ? "it reports no devices" : "device_count failed without a reason");
       return;
     }
+    if (count > kMostDevices) {
+      b.no_devices = fmt::format("it reports {} devices: expected at most {}", count, kMostDevices);
+      return;
+    }
     for (std::int32_t i = 0; i < count; ++i) {
       ProbedDevice d;
       d.caps.struct_size = sizeof d.caps;
       TextBuffer why;
       const nibble_status s = guarded(why, [&] { return plugin.device_caps(i, &d.caps, why.get()); });
       if (s != NIBBLE_OK) d.fault = why.view("device_caps failed without a reason");
+      // What a plugin says of itself is read as text: its end must be there.
+      d.caps.arch[sizeof d.caps.arch - 1] = d.caps.name[sizeof d.caps.name - 1] = '\0';
       d.caps.device_type = plugin.device_type;
       d.caps.device_index = i;
       b.devices.push_back(std::move(d));
@@ -89,10 +100,16 @@ Result<const nibble_memory*> Registry::State::memory(Device device) const {
                                                 why.empty() ? absent_backends(device.type) : why)};
 }
 
+void copy_request(const nibble_request& from, nibble_request& to) {
+  const std::size_t given = std::min<std::size_t>(from.struct_size, sizeof to);
+  std::memcpy(&to, &from, given);
+  if (given < sizeof to) std::memset(reinterpret_cast<char*>(&to) + given, 0, sizeof to - given);
+  to.struct_size = sizeof to;
+}
+
 nibble_request Registry::State::complete(const nibble_request& request, Workspace workspace) const {
-  nibble_request r{};
-  std::memcpy(&r, &request, std::min<std::size_t>(request.struct_size, sizeof r));
-  r.struct_size = sizeof r;
+  nibble_request r;
+  copy_request(request, r);
   if (r.math == NIBBLE_MATH_DEFAULT) r.math = settings.math;
   if (r.threads == 0) r.threads = settings.threads;
   if (workspace.data != nullptr) {
@@ -104,11 +121,15 @@ nibble_request Registry::State::complete(const nibble_request& request, Workspac
 }
 
 std::string Registry::State::absent_backends(nibble_device_type type) const {
+  constexpr std::size_t kMostNamed = 8;  // of folders full of files that are no plugins, not all fit a line
   std::string text = "; loaded:";
   for (const auto& b : backends) text += " " + b->loaded.record.backend;
+  std::size_t absent = 0;
   for (const PluginRecord& p : records) {
-    if (!p.loaded) text += fmt::format("; not loaded: {} ({})", p.backend.empty() ? p.path : p.backend, p.reason);
+    if (p.loaded || ++absent > kMostNamed) continue;
+    text += fmt::format("; not loaded: {} ({})", p.backend.empty() ? p.path : p.backend, p.reason);
   }
+  if (absent > kMostNamed) text += fmt::format("; and {} more", absent - kMostNamed);
   return text + (type == NIBBLE_DEVICE_CPU ? "" : "; dispatch never falls back to another device");
 }
 

@@ -258,7 +258,7 @@ Status GgufParser::read_type(FileTensor& tensor, Extent& extent) {
   // Of an unknown type only this much is known: a tensor with elements takes at least a byte.
   const std::uint64_t block_values = info != nullptr ? info->block_values : 1;
   const std::uint64_t block_bytes = info != nullptr ? info->block_bytes : 1;
-  if (!elements || !checked_product(*elements, block_bytes)) {
+  if (!elements || !checked_product(*stride_product(tensor.shape), block_bytes)) {
     return bad_file("tensor {} of shape [{}]: the product of its dimensions does not fit 63 bits of bytes",
                     quote(tensor.name), fmt::join(tensor.shape, ", "));
   }

@@ -49,14 +49,15 @@ Status check_entry(const HeaderEntry& entry, std::uint64_t data_bytes) {
   // An unknown type has no size to check: the tensor is listed, and refused when it is asked for.
   const Dtype* dtype = find_dtype(entry.dtype);
   const auto elements = element_product(entry.shape);
-  const auto bits = elements ? checked_product(*elements, dtype != nullptr ? dtype->bits : 1) : elements;
-  if (!bits) {
+  const std::uint32_t width = dtype != nullptr ? dtype->bits : 1;
+  if (!elements || !checked_product(*stride_product(entry.shape), width)) {
     return bad_file("tensor {} of shape [{}]: the product of its dimensions does not fit 63 bits", quote(entry.name),
                     fmt::join(entry.shape, ", "));
   }
-  if (dtype != nullptr && (*bits % 8 != 0 || end - begin != *bits / 8)) {
+  const std::uint64_t bits = *elements * width;
+  if (dtype != nullptr && (bits % 8 != 0 || end - begin != bits / 8)) {
     return bad_file("tensor {}: data_offsets span {} bytes; expected {} for {} of shape [{}]", quote(entry.name),
-                    end - begin, ceil_div(*bits, 8), entry.dtype, fmt::join(entry.shape, ", "));
+                    end - begin, ceil_div(bits, 8), entry.dtype, fmt::join(entry.shape, ", "));
   }
   return {};
 }

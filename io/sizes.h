@@ -3,6 +3,7 @@
 #ifndef NIBBLE_IO_SIZES_H
 #define NIBBLE_IO_SIZES_H
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -19,19 +20,23 @@ inline std::optional<std::uint64_t> checked_product(std::uint64_t a, std::uint64
   return product;
 }
 
-/// Product of the dimensions; none where one is negative or the product needs more than 63 bits. Dimensions of 0 count
-/// as 1 in that check: strides are products of the others, and must fit as well.
-inline std::optional<std::uint64_t> element_product(std::span<const std::int64_t> shape) {
+/// Product of the dimensions that are not 0, which strides are made of; none where one is negative or the product needs
+/// more than 63 bits.
+inline std::optional<std::uint64_t> stride_product(std::span<const std::int64_t> shape) {
   std::uint64_t product = 1;
-  bool empty = false;
   for (const std::int64_t dimension : shape) {
     if (dimension < 0) return std::nullopt;
-    empty = empty || dimension == 0;
     const auto next = checked_product(product, dimension == 0 ? 1u : static_cast<std::uint64_t>(dimension));
     if (!next) return std::nullopt;
     product = *next;
   }
-  return empty ? 0 : product;
+  return product;
+}
+
+/// Product of the dimensions; none where stride_product has none: an empty tensor's strides must fit as well.
+inline std::optional<std::uint64_t> element_product(std::span<const std::int64_t> shape) {
+  const auto product = stride_product(shape);
+  return product && std::find(shape.begin(), shape.end(), 0) != shape.end() ? std::uint64_t{0} : product;
 }
 
 inline std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }

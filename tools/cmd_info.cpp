@@ -87,6 +87,7 @@ Json info_json(const Registry& registry, bool probe) {
   }
   return {{"version", std::string(version())},
           {"abi", fmt::format("{}.{}", NIBBLE_ABI_MAJOR, NIBBLE_ABI_MINOR)},
+          {"unknown_variables", Settings::unknown_variables()},
           {"plugins", plugins},
           {"devices", probe ? devices : Json(nullptr)},
           {"kernels", kernels}};
@@ -102,6 +103,15 @@ void print_plugins(const Registry& registry) {
       remarks += fmt::format("  {}: {}\n", printable(p.backend.empty() ? p.path : p.backend), printable(p.reason));
   }
   fmt::print("{}{}", table.text(), remarks);
+}
+
+/// A slip in a variable's name changes nothing, so it must be seen somewhere.
+void print_unknown_variables() {
+  const std::vector<std::string> names(Settings::variables().begin(), Settings::variables().end());
+  for (const std::string& v : Settings::unknown_variables()) {
+    fmt::print("\n{} is set, but nothing reads it: expected one of {}{}\n", printable(v), fmt::join(names, ", "),
+               did_you_mean(v, names));
+  }
 }
 
 void print_devices(const Registry& registry) {
@@ -136,6 +146,7 @@ int run(const Flags& flags) {
   }
   fmt::print("nibble {}, plugin ABI {}.{}\n\n", version(), NIBBLE_ABI_MAJOR, NIBBLE_ABI_MINOR);
   print_plugins(registry);
+  print_unknown_variables();
   if (!flags.no_probe) print_devices(registry);
   print_kernels(registry);
   return kDone;

@@ -19,9 +19,8 @@ constexpr std::int64_t kGrain = 64 * 1024;  // values: below this a second threa
 constexpr std::int64_t kPastCaches = std::int64_t{64} << 20;
 constexpr std::int64_t kTile = 1024;  // values decoded at a time where they do not go to dst at once: 4 KiB in L1
 
-/// The same values as fewer, longer rows, where nothing lies between the rows.
-nibble_request flattened(const nibble_request& r) {
-  nibble_request f = r;
+/// Whether nothing lies between the rows, so that they are one long row.
+bool is_one_row(const nibble_request& r) {
   const FormatInfo& info = *find_format(r.weight.packed.format);
   const bool flat = info.kind == FormatInfo::Kind::flat;
   std::int64_t row = r.dst.shape[0];
@@ -29,14 +28,19 @@ nibble_request flattened(const nibble_request& r) {
     const bool dst_joins = r.dst.shape[d] == 1 || r.dst.byte_stride[d] == row * r.dst.byte_stride[0];
     const bool src_joins =
         flat || r.dst.shape[d] == 1 || r.weight.packed.byte_stride[d] == row / info.block_values * info.block_bytes;
-    if (!dst_joins || !src_joins) return r;
+    if (!dst_joins || !src_joins) return false;
     row *= r.dst.shape[d];
   }
-  for (nibble_tensor* t : {&f.dst, &f.weight.packed}) {
-    t->shape[0] = row;
+  return true;
+}
+
+/// The same values as one row.
+nibble_request as_one_row(nibble_request r) {
+  for (nibble_tensor* t : {&r.dst, &r.weight.packed}) {
+    t->shape[0] = element_count(*t);
     t->shape[1] = t->shape[2] = t->shape[3] = 1;
   }
-  return f;
+  return r;
 }
 
 /// A request on its way to pieces.
@@ -75,23 +79,32 @@ void decode_piece(const Work& work, std::int64_t row, std::int64_t first, std::i
   if (past_caches) hwy::FlushStream();
 }
 
-nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* request, void*, std::uint64_t,
-                      void*, nibble_text* why) {
+void decode(const DecodeTable& table, const nibble_request& r) {
+  const std::int64_t bytes = element_count(r.dst) * r.dst.byte_stride[0];
+  const Work work{table, r, r.dst.format == NIBBLE_F32 && bytes >= kPastCaches};
+  const std::int64_t length = r.dst.shape[0], rows = r.dst.shape[1] * r.dst.shape[2] * r.dst.shape[3];
+  // A piece is a part of a row, in whole tiles, which are whole blocks of every format; or several short rows.
+  const std::int64_t pieces = (length + kGrain - 1) / kGrain;
+  const std::int64_t rows_a_task = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(length, 1));
+  for_pieces(rows * pieces, rows_a_task, threads_for(r.threads),
+             [&](std::int64_t begin, std::int64_t end, std::uint32_t) {
+               for (std::int64_t i = begin; i < end; ++i) {
+                 const std::int64_t first = i % pieces * kGrain;
+                 decode_piece(work, i / pieces, first, std::min(kGrain, length - first));
+               }
+             });
+}
+
+nibble_status execute(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, void*, std::uint64_t, void*,
+                      nibble_text* why) {
   return contained(why, [&] {
-    const nibble_request r = flattened(*request);
-    const std::int64_t bytes = element_count(r.dst) * r.dst.byte_stride[0];
-    const Work work{decode_table(target_of(k)), r, r.dst.format == NIBBLE_F32 && bytes >= kPastCaches};
-    const std::int64_t length = r.dst.shape[0], rows = r.dst.shape[1] * r.dst.shape[2] * r.dst.shape[3];
-    // A piece is a part of a row, in whole tiles, which are whole blocks of every format; or several short rows.
-    const std::int64_t pieces = (length + kGrain - 1) / kGrain;
-    const std::int64_t rows_a_task = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(length, 1));
-    for_pieces(rows * pieces, rows_a_task, threads_for(r.threads),
-               [&](std::int64_t begin, std::int64_t end, std::uint32_t) {
-                 for (std::int64_t i = begin; i < end; ++i) {
-                   const std::int64_t first = i % pieces * kGrain;
-                   decode_piece(work, i / pieces, first, std::min(kGrain, length - first));
-                 }
-               });
+    const DecodeTable& table = decode_table(target_of(k));
+    // A row that is one already is not copied: the copy would cost more than a short row does.
+    if (element_count(r->dst) != r->dst.shape[0] && is_one_row(*r)) {
+      decode(table, as_one_row(*r));
+    } else {
+      decode(table, *r);
+    }
   });
 }
 

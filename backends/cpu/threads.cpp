@@ -9,6 +9,9 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 #include <vector>
@@ -47,32 +50,77 @@ class Order {
 #endif
 };
 
-std::uint32_t affinity_threads() {
+/// True once the process ends and oneTBB may be gone: what is destroyed late may still dispatch. The mark was made
+/// after oneTBB's library was loaded, so it is destroyed before it.
+bool process_ends() {
+  static std::atomic<bool> ends = false;
+  struct Mark {
+    ~Mark() { ends = true; }
+  };
+  static const Mark mark;
+  return ends;
+}
+
+std::uint32_t count_affinity() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::uint32_t>(std::max(CPU_COUNT(&set), 1));
   return std::max(std::thread::hardware_concurrency(), 1u);
 }
 
-}  // namespace
+std::uint32_t affinity_threads() {
+  static const std::uint32_t threads = count_affinity();
+  return threads;
+}
 
-std::uint32_t quota_threads(const std::string& root) {
+/// Of one group, whose files of version 2 lie in `v2` and of version 1 in `v1`; 0: no quota.
+std::uint32_t group_quota(const std::string& v2, const std::string& v1) {
   double quota = -1, period = 0;
   std::string first;
-  if (std::ifstream v2(root + "/cpu.max"); v2 >> first >> period) {
+  if (std::ifstream max(v2 + "/cpu.max"); max >> first >> period) {
     if (first == "max") return 0;
     quota = std::strtod(first.c_str(), nullptr);
   } else {
-    std::ifstream(root + "/cpu/cpu.cfs_quota_us") >> quota;
-    std::ifstream(root + "/cpu/cpu.cfs_period_us") >> period;
+    std::ifstream(v1 + "/cpu.cfs_quota_us") >> quota;
+    std::ifstream(v1 + "/cpu.cfs_period_us") >> period;
   }
-  if (quota <= 0 || period <= 0) return 0;
-  return std::max(static_cast<std::uint32_t>((quota + period - 1) / period), 1u);
+  if (!(quota > 0 && period > 0)) return 0;
+  const double threads = std::ceil(quota / period);
+  return threads < 65536 ? static_cast<std::uint32_t>(threads) : 0;
+}
+
+/// The groups that the process is in, as paths below the root. Lines are ID:CONTROLLERS:PATH, and for version 2
+/// 0::PATH.
+std::vector<std::string> own_groups(const std::string& own) {
+  std::vector<std::string> paths = {""};  // in a container the root is often the container's own group
+  std::ifstream file(own);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers != ",," && controllers.find(",cpu,") == std::string::npos) continue;
+    paths.push_back(line.substr(second + 1));
+  }
+  return paths;
+}
+
+}  // namespace
+
+std::uint32_t quota_threads(const std::string& root, const std::string& own) {
+  std::uint32_t least = 0;
+  for (std::string path : own_groups(own)) {
+    for (;; path.erase(path.rfind('/'))) {  // a group above may allow less
+      const std::uint32_t quota = group_quota(root + path, root + "/cpu" + path);
+      if (quota != 0 && (least == 0 || quota < least)) least = quota;
+      if (path.rfind('/') == std::string::npos) break;
+    }
+  }
+  return least;
 }
 
 std::uint32_t available_threads() {
   static const std::uint32_t available = [] {
-    const std::uint32_t quota = quota_threads("/sys/fs/cgroup");
+    const std::uint32_t quota = quota_threads("/sys/fs/cgroup", "/proc/self/cgroup");
     return quota == 0 ? affinity_threads() : std::min(affinity_threads(), quota);
   }();
   return available;
@@ -80,16 +128,15 @@ std::uint32_t available_threads() {
 
 std::uint32_t threads_for(std::uint32_t requested) { return requested == 0 ? available_threads() : requested; }
 
-void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
-                const std::function<void(std::int64_t, std::int64_t, std::uint32_t)>& body) {
+void run_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads, const PiecesBody& body) {
   if (count <= 0) return;
-  if (threads <= 1 || count <= grain) {
+  if (threads <= 1 || count <= grain || process_ends()) {
     body(0, count, 0);
     return;
   }
   namespace tbb = oneapi::tbb;
   // More than the machine has bring nothing, and oneTBB would print that it ignores them.
-  const std::uint32_t workers = std::min(threads, available_threads());
+  const std::uint32_t workers = std::min(threads, affinity_threads());
   tbb::task_arena arena(static_cast<int>(workers));
   Order order(workers);
   arena.execute([&] {

@@ -12,18 +12,24 @@ namespace nibble::cpu {
 /// Threads that the process may keep busy: its affinity, bounded by its container's CPU quota, at least 1.
 std::uint32_t available_threads();
 
-/// CPUs that a cgroup's quota allows, rounded up; 0 where there is no quota. `root` is where the cgroup files lie
-/// (version 2: cpu.max; version 1: cpu/cpu.cfs_quota_us), so that a test can make its own.
-std::uint32_t quota_threads(const std::string& root);
+/// CPUs that the quotas of the process's cgroups allow, the least of them and rounded up; 0 where there is no quota.
+/// `root` is where the cgroup files lie (version 2: cpu.max; version 1: cpu/cpu.cfs_quota_us), `own` the file that
+/// names the process's groups, as /proc/self/cgroup does: a test makes its own.
+std::uint32_t quota_threads(const std::string& root, const std::string& own);
 
-/// A caller's limit (0: none) against what is available.
+/// What a caller asks for, be it more than a quota allows; 0: what is available.
 std::uint32_t threads_for(std::uint32_t requested);
 
+using PiecesBody = std::function<void(std::int64_t, std::int64_t, std::uint32_t)>;
+void run_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads, const PiecesBody& body);
+
 /// Calls body(first, last, worker) for pieces of [0, count), concurrently on at most `threads` threads; returns when
-/// all are done. `worker` is below `threads`, and no two calls at a time have the same. With one thread, or where all
-/// fits one piece of `grain`, the caller's own thread does it and no pool is touched.
-void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads,
-                const std::function<void(std::int64_t, std::int64_t, std::uint32_t)>& body);
+/// all are done. `worker` is below `threads`, and no two calls at a time have the same. With one thread, where all
+/// fits one piece of `grain`, or while the process ends, the caller's own thread does it and no pool is touched.
+template <class Body>
+void for_pieces(std::int64_t count, std::int64_t grain, std::uint32_t threads, const Body& body) {
+  run_pieces(count, grain, threads, std::cref(body));  // a reference: what the body captures is not copied to the heap
+}
 
 }  // namespace nibble::cpu
 

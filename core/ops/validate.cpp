@@ -158,6 +158,7 @@ Status check_output(Named named) {
   if (t.byte_stride[0] != size) {
     return invalid("{} has byte stride {} in dimension 0: expected {}, neighbours", named.name, t.byte_stride[0], size);
   }
+  if (element_count(t) == 0) return {};  // nothing lies anywhere, and contiguous strides may be 0
   // Sorted by stride, each dimension must step past all that the smaller ones cover.
   std::array<int, 4> order = {0, 1, 2, 3};
   std::sort(order.begin() + 1, order.end(), [&](int a, int b) { return t.byte_stride[a] < t.byte_stride[b]; });

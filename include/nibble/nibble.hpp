@@ -43,6 +43,12 @@ struct Settings {
 
   /// Reads the variables now. NIBBLE_BAD_SETTING names the variable, its value and the valid ones.
   NIBBLE_EXPORT static Result<Settings> from_environment();
+  /// Variables that begin with NIBBLE_ and that nothing reads: most often a slip in a name.
+  NIBBLE_EXPORT static std::vector<std::string> unknown_variables();
+  /// Their names, in the order of the fields.
+  NIBBLE_EXPORT static std::span<const std::string_view> variables();
+
+  friend bool operator==(const Settings&, const Settings&) = default;
 };
 
 /// A plugin that was found: what it is, or why it is not in use.
@@ -138,6 +144,9 @@ class Registry {
 class Plan {
  public:
   [[nodiscard]] NIBBLE_EXPORT const nibble_kernel& kernel() const;
+  /// The planned request with what the settings filled in. A copy of it, with this call's data, is what `run` takes
+  /// fastest: any other is completed first, which costs a copy.
+  [[nodiscard]] NIBBLE_EXPORT const nibble_request& request() const;
   /// Workspace that `run` wants; with less than minimum_bytes it fails.
   [[nodiscard]] NIBBLE_EXPORT const nibble_workspace_need& workspace() const;
   /// As Registry::run. `request` must be the planned one but for data pointers and byte offsets.

@@ -21,9 +21,12 @@ namespace {
 
 class QuotaTest : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(root_ + "/cpu"); }
+  void SetUp() override {
+    for (const char* folder : {"/cpu/a.slice/b", "/a.slice/b"}) std::filesystem::create_directories(root_ + folder);
+  }
   void TearDown() override { std::filesystem::remove_all(root_); }
   void write(const std::string& file, const std::string& text) const { std::ofstream(root_ + file) << text; }
+  [[nodiscard]] std::uint32_t quota() const { return quota_threads(root_, root_ + "/own"); }
   std::string root_ = testing::TempDir() + "/nibble_quota_" + std::to_string(getpid());
 };
 
@@ -32,17 +35,43 @@ TEST_F(QuotaTest, Version2RoundsUpAndMaxIsNone) {
       {"150000 100000\n", 2}, {"200000 100000\n", 2}, {"50000 100000\n", 1}, {"max 100000\n", 0}};
   for (const auto& [text, expected] : cases) {
     write("/cpu.max", text);
-    EXPECT_EQ(quota_threads(root_), expected) << text;
+    EXPECT_EQ(quota(), expected) << text;
   }
 }
 
 TEST_F(QuotaTest, Version1AndNoFiles) {
-  EXPECT_EQ(quota_threads(root_), 0u);
+  EXPECT_EQ(quota(), 0u);
   write("/cpu/cpu.cfs_period_us", "100000");
   write("/cpu/cpu.cfs_quota_us", "-1");
-  EXPECT_EQ(quota_threads(root_), 0u);
+  EXPECT_EQ(quota(), 0u);
   write("/cpu/cpu.cfs_quota_us", "300000");
-  EXPECT_EQ(quota_threads(root_), 3u);
+  EXPECT_EQ(quota(), 3u);
+}
+
+TEST_F(QuotaTest, TheLeastOfTheGroupsAboveCounts) {
+  write("/own", "0::/a.slice/b\n");
+  write("/a.slice/b/cpu.max", "400000 100000\n");
+  EXPECT_EQ(quota(), 4u);
+  write("/a.slice/cpu.max", "250000 100000\n");
+  EXPECT_EQ(quota(), 3u);
+  write("/a.slice/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(quota(), 3u);
+  write("/cpu.max", "100000 100000\n");
+  EXPECT_EQ(quota(), 1u);
+}
+
+TEST_F(QuotaTest, Version1TakesTheGroupOfItsController) {
+  write("/own", "7:memory:/other\n4:cpu,cpuacct:/a.slice/b\nnonsense\n");
+  write("/cpu/a.slice/b/cpu.cfs_period_us", "50000");
+  write("/cpu/a.slice/b/cpu.cfs_quota_us", "100000");
+  EXPECT_EQ(quota(), 2u);
+}
+
+TEST_F(QuotaTest, NonsenseIsNoQuota) {
+  for (const char* text : {"", "max", "-5 100000", "nan 100000", "100000 0", "100000 -1", "1e300 1", "a b"}) {
+    write("/cpu.max", text);
+    EXPECT_EQ(quota(), 0u) << text;
+  }
 }
 
 TEST(IsaTest, OnlyWhatIsEnabledAndAlwaysThePortableOne) {
@@ -51,6 +80,11 @@ TEST(IsaTest, OnlyWhatIsEnabledAndAlwaysThePortableOne) {
   EXPECT_EQ(isa_of(HWY_AVX2 | HWY_SSE4), std::uint64_t{NIBBLE_ISA_PORTABLE | NIBBLE_ISA_AVX2 | NIBBLE_ISA_SSE4});
 #endif
   EXPECT_NE(detected_isa() & NIBBLE_ISA_PORTABLE, 0u);
+}
+
+TEST(ThreadsTest, ACallersLimitOverridesTheQuota) {
+  EXPECT_EQ(threads_for(0), available_threads());
+  EXPECT_EQ(threads_for(70), 70u);
 }
 
 TEST(ThreadsTest, EveryPieceOnceAndNoTwoWorkersAlike) {

@@ -99,6 +99,7 @@ std::vector<BadFile> bad_files() {
       with_tensor("product_wraps_to_4", {"t", {(1ull << 62) + 1, 4}, NIBBLE_I8, "abcd"}, {"'t'", "63 bits"}),
       with_tensor("product_wraps_beside_0", {"t", {1ull << 32, 1ull << 32, 0}}, {"'t'", "63 bits"}),
       with_tensor("bytes_wrap", {"t", {1ull << 62}, NIBBLE_F64}, {"'t'", "63 bits"}),
+      with_tensor("bytes_wrap_beside_0", {"t", {1ull << 62, 0}, NIBBLE_F64}, {"'t'", "63 bits"}),
       with_tensor("row_of_part_blocks", {"t", {33, 2}, NIBBLE_Q8_0, std::string(68, 'x')}, {"'t'", "33", "32"}),
       with_tensor("offset_beyond_file", {"t", {1}, NIBBLE_F32, "abcd", 1 << 20}, {"'t'", "1048576", "beyond"}),
       with_tensor("offset_wraps", {"t", {8}, NIBBLE_F32, std::string(32, 'x'), kTop - 31}, {"'t'", "beyond"}),

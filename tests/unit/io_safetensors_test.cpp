@@ -77,6 +77,7 @@ std::vector<BadFile> bad_files() {
       one("bits_wrap", f32 + R"("shape":[576460752303423490],)" + all8, 8, {"'t'", "63 bits"}),
       one("product_wraps_beside_0", f32 + R"("shape":[4294967296,4294967296,0],"data_offsets":[0,0])", 0,
           {"'t'", "63 bits"}),
+      one("bits_wrap_beside_0", f32 + R"("shape":[1152921504606846976,0],"data_offsets":[0,0])", 0, {"'t'", "63 bits"}),
       one("one_offset", f32 + shape2 + R"("data_offsets":[0])", 8, {"'t'", "1 numbers", "expected 2"}),
       one("three_offsets", f32 + shape2 + R"("data_offsets":[0,8,8])", 8, {"'t'", "more than 2"}),
       one("offsets_reversed", f32 + shape2 + R"("data_offsets":[8,0])", 8, {"'t'", "[8, 0]", "reversed"}),

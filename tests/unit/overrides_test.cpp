@@ -3,13 +3,20 @@
 #include <nibble/nibble.hpp>
 
 #include "tests/unit/fake.h"
+#include "tests/unit/overrides_cases.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace nibble {
 namespace {
+
+using overrides::Case;
+using overrides::kCases;
+using overrides::Kind;
+using overrides::kKinds;
 
 /// Sets a variable for one test.
 class Scoped {
@@ -23,83 +30,134 @@ class Scoped {
   const char* name_;
 };
 
-std::string error_of(const char* name, const char* value) {
-  const Scoped set(name, value);
-  return Registry::create().status().message();
-}
-
 std::string chosen(const Result<Registry>& registry) {
   if (!registry) return registry.status().message();
   return registry->explain(fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32))->kernel;
 }
 
-TEST(OverridesTest, MalformedValuesNameTheVariableTheValueAndWhatIsExpected) {
-  const struct {
-    const char *name, *value, *message;
-  } cases[] = {
-      {"NIBBLE_WORKSPACE_MIB", "0", "NIBBLE_WORKSPACE_MIB=0: expected a whole number from 1 to 1099511627776"},
-      {"NIBBLE_WORKSPACE_MIB", "12x", "NIBBLE_WORKSPACE_MIB=12x: expected a whole number from 1 to 1099511627776"},
-      {"NIBBLE_WORKSPACE_MIB", "", "NIBBLE_WORKSPACE_MIB=: expected a whole number from 1 to 1099511627776"},
-      {"NIBBLE_THREADS", "-1", "NIBBLE_THREADS=-1: expected a whole number from 1 to 65536"},
-      {"NIBBLE_MATH", "fp8", "NIBBLE_MATH=fp8: expected f32, tf32 or bf16"},
-      {"NIBBLE_MATH", "", "NIBBLE_MATH=: expected f32, tf32 or bf16"},
-      {"NIBBLE_EXPLAIN", "yes", "NIBBLE_EXPLAIN=yes: expected 0 or 1"},
-      {"NIBBLE_FORCE", "dequantize", "NIBBLE_FORCE=dequantize: expected OP=KERNEL, comma-separated, each op once"},
-      {"NIBBLE_FORCE", "=x", "NIBBLE_FORCE==x: expected OP=KERNEL, comma-separated, each op once"},
-      {"NIBBLE_BACKEND", "cpu,", "NIBBLE_BACKEND=cpu,: expected names of back ends, comma-separated"},
-      {"NIBBLE_DISABLE", ",", "NIBBLE_DISABLE=,: expected globs of kernels or back ends, comma-separated"},
-      {"NIBBLE_PLUGIN_PATH", "a::b", "NIBBLE_PLUGIN_PATH=a::b: expected folders, separated by colons"},
-  };
-  for (const auto& c : cases) EXPECT_EQ(error_of(c.name, c.value), c.message) << c.name << "=" << c.value;
+std::string label(const Case& c) { return std::string(c.variable) + "=" + c.value + " beside " + c.beside.first; }
+
+TEST(OverridesTest, TheTableHasEveryVariableAndKind) {
+  for (const std::string_view variable : Settings::variables()) {
+    for (const Kind kind : kKinds) {
+      EXPECT_TRUE(std::any_of(std::begin(kCases), std::end(kCases),
+                              [&](const Case& c) { return c.variable == variable && c.kind == kind; }))
+          << variable << ", kind " << static_cast<int>(kind);
+    }
+  }
 }
 
-TEST(OverridesTest, UnknownNamesListTheValidOnes) {
-  EXPECT_NE(error_of("NIBBLE_BACKEND", "metal").find("NIBBLE_BACKEND names 'metal': expected some of cpu,"),
-            std::string::npos);
-  EXPECT_NE(error_of("NIBBLE_DISABLE", "cpu.nothing.*").find("matches nothing: expected a back end or one of"),
-            std::string::npos);
-  EXPECT_EQ(error_of("NIBBLE_FORCE", "softmax=x"),
-            "NIBBLE_FORCE names operation 'softmax': expected one of dequantize, out_prod, linear");
-  const std::string kernel = error_of("NIBBLE_FORCE", "dequantize=nothing");
-  EXPECT_NE(kernel.find("names kernel 'nothing' for dequantize: expected one of"), std::string::npos) << kernel;
-  EXPECT_NE(kernel.find("reference.dequantize.scalar"), std::string::npos) << kernel;
-  EXPECT_EQ(kernel.find("reference.out_prod.scalar"), std::string::npos) << kernel;
+TEST(OverridesTest, WhatIsWrongIsOneLineWithTheValidValues) {
+  for (const Case& c : kCases) {
+    if (c.set != nullptr) continue;
+    const Scoped beside(c.beside.first, c.beside.second), set(c.variable, c.value);
+    const Status status = Registry::create().status();
+    EXPECT_EQ(status.code(), NIBBLE_BAD_SETTING) << label(c);
+    EXPECT_NE(status.message().find(c.message), std::string::npos) << label(c) << ": " << status.message();
+    EXPECT_EQ(status.message().find('\n'), std::string::npos) << label(c);
+  }
 }
 
-TEST(OverridesTest, ContradictionsAreErrors) {
-  const Scoped disable("NIBBLE_DISABLE", "reference.*.scalar");
-  EXPECT_EQ(error_of("NIBBLE_FORCE", "dequantize=reference.dequantize.scalar"),
-            "kernel 'reference.dequantize.scalar' is both forced and disabled: expected one of the two");
-  EXPECT_EQ(error_of("NIBBLE_FORCE", "linear=cpu.linear.panels.portable,linear=cpu.linear.panels.portable"),
-            "NIBBLE_FORCE names operation 'linear' twice: expected once");
+/// What a registry chooses and leaves out: the same for two that were told the same.
+std::string everything(const Result<Registry>& registry) {
+  if (!registry) return registry.status().message();
+  std::string text = to_text(*registry->explain(fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32)));
+  for (const PluginRecord& p : registry->plugins()) text += p.backend + p.path + ": " + p.reason + "\n";
+  for (const KernelRecord& k : registry->kernels())
+    text += std::string(k.kernel->name) + (k.disabled ? " -\n" : " +\n");
+  return text;
 }
 
-TEST(OverridesTest, VariablesAndSettingsGiveTheSameChoice) {
-  const struct {
-    const char *name, *value;
-    void (*set)(Settings&);
-    const char* expected;
-  } cases[] = {
-      {"NIBBLE_FORCE", "dequantize=reference.dequantize.scalar",
-       [](Settings& s) {
-         s.force = {{"dequantize", "reference.dequantize.scalar"}};
-       },
-       "reference.dequantize.scalar"},
-      {"NIBBLE_BACKEND", "reference", [](Settings& s) { s.backends = {"reference"}; }, "reference.dequantize.scalar"},
-      {"NIBBLE_DISABLE", "cpu", [](Settings& s) { s.disable = {"cpu"}; }, "reference.dequantize.scalar"},
-      {"NIBBLE_DISABLE", "cpu.*", [](Settings& s) { s.disable = {"cpu.*"}; }, "reference.dequantize.scalar"},
-      {"NIBBLE_DISABLE", "*.dequantize.simd.*", [](Settings& s) { s.disable = {"*.dequantize.simd.*"}; },
-       "reference.dequantize.scalar"},
-  };
-  const std::string usual = chosen(Registry::create());
-  EXPECT_EQ(usual.rfind("cpu.dequantize.simd.", 0), 0u) << usual;
-  for (const auto& c : cases) {
+TEST(OverridesTest, SettingsSayTheSameAsVariables) {
+  for (const Case& c : kCases) {
+    if (c.set == nullptr) continue;
     Settings settings;
     c.set(settings);
-    EXPECT_EQ(chosen(Registry::create(settings)), c.expected) << c.name;
-    const Scoped set(c.name, c.value);
-    EXPECT_EQ(chosen(Registry::create()), c.expected) << c.name;
+    const auto from_code = Registry::create(settings);
+    const Scoped set(c.variable, c.value);
+    const auto read = Settings::from_environment();
+    ASSERT_TRUE(read.ok()) << label(c) << ": " << read.status().message();
+    EXPECT_EQ(*read, settings) << label(c);
+    const auto from_variable = Registry::create();
+    ASSERT_TRUE(from_variable.ok()) << label(c) << ": " << from_variable.status().message();
+    EXPECT_EQ(from_variable->settings(), settings) << label(c);
+    EXPECT_EQ(everything(from_variable), everything(from_code)) << label(c);
   }
+}
+
+TEST(OverridesTest, SettingsFromCodeAreCheckedAsVariablesAre) {
+  const std::pair<void (*)(Settings&), const char*> cases[] = {
+      {[](Settings& s) { s.workspace_mib = 0; }, "NIBBLE_WORKSPACE_MIB=0: expected a whole number from 1 to"},
+      {[](Settings& s) { s.workspace_mib = UINT64_MAX; }, "NIBBLE_WORKSPACE_MIB=18446744073709551615: expected"},
+      {[](Settings& s) { s.threads = 65537; }, "NIBBLE_THREADS=65537: expected a whole number from 1 to 65536"},
+      {[](Settings& s) { s.math = NIBBLE_MATH_DEFAULT; }, "NIBBLE_MATH=0: expected f32, tf32 or bf16"},
+      {[](Settings& s) { s.math = 4; }, "NIBBLE_MATH=4: expected f32, tf32 or bf16"},
+      {[](Settings& s) { s.backends = {""}; }, "NIBBLE_BACKEND names '': expected some of cpu, "},
+      {[](Settings& s) { s.disable = {""}; }, "NIBBLE_DISABLE names '', which matches nothing"},
+      {[](Settings& s) {
+         s.force = {{"", ""}};
+       },
+       "NIBBLE_FORCE names operation '': expected one of dequantize"}};
+  for (const auto& [set, message] : cases) {
+    Settings settings;
+    set(settings);
+    const Status status = Registry::create(settings).status();
+    EXPECT_EQ(status.code(), NIBBLE_BAD_SETTING) << message;
+    EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  }
+}
+
+TEST(OverridesTest, GoodValuesChangeTheChoice) {
+  const std::string usual = chosen(Registry::create());
+  EXPECT_EQ(usual.rfind("cpu.dequantize.simd.", 0), 0u) << usual;
+  for (const auto& [variable, value] : {std::pair{"NIBBLE_FORCE", "dequantize=reference.dequantize.scalar"},
+                                        {"NIBBLE_BACKEND", "reference"},
+                                        {"NIBBLE_DISABLE", "cpu"},
+                                        {"NIBBLE_DISABLE", "cpu.*"},
+                                        {"NIBBLE_DISABLE", "*.dequantize.simd.*"}}) {
+    const Scoped set(variable, value);
+    EXPECT_EQ(chosen(Registry::create()), "reference.dequantize.scalar") << variable << "=" << value;
+  }
+}
+
+TEST(OverridesTest, AForcedKernelWhoseNeedsFailSaysWhich) {
+  const Scoped set("NIBBLE_FORCE", "dequantize=reference.dequantize.scalar,out_prod=cpu.out_prod.panels.portable");
+  const auto registry = Registry::create();
+  ASSERT_TRUE(registry.ok()) << registry.status().message();
+  nibble_request strict = fake::dequantize(NIBBLE_Q4_K, NIBBLE_U8);
+  strict.dst.format = NIBBLE_F32;
+  strict.weight.packed = make_tensor(nullptr, NIBBLE_Q4_K, {4096, 8}, {NIBBLE_DEVICE_CPU, 3});
+  strict.dst = make_tensor(nullptr, NIBBLE_F32, {4096, 8}, {NIBBLE_DEVICE_CPU, 3});
+  const auto plan = registry->plan(strict);
+  EXPECT_EQ(plan.status().code(), NIBBLE_UNSUPPORTED);
+  EXPECT_EQ(plan.status().message(),
+            "no kernel for dequantize of q4_k to f32 on cpu: reference.dequantize.scalar is forced, but there is no "
+            "device of that number");
+}
+
+#if defined(__x86_64__)
+TEST(OverridesTest, AForcedInstructionSetThatIsNotOfferedIsNamed) {
+  const Scoped set("NIBBLE_FORCE", "dequantize=cpu.dequantize.simd.avx512");
+  const auto registry = Registry::create();
+  ASSERT_TRUE(registry.ok()) << registry.status().message();
+  const nibble_caps sse4 = fake::caps("cpu:sse4");
+  const auto none = registry->explain(fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32), &sse4);
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->kernel, "");
+  EXPECT_EQ(none->reason,
+            "no kernel for dequantize of q4_k to f32 on cpu: cpu.dequantize.simd.avx512 is forced, but needs avx512, "
+            "which this processor or its operating system does not offer");
+}
+#endif
+
+TEST(OverridesTest, VariablesThatNothingReadsAreNoticed) {
+  const auto before = Settings::unknown_variables();
+  const Scoped slip("NIBBLE_THREAD", "2"), known("NIBBLE_THREADS", "2"), test("NIBBLE_TEST_REQUIRE", "cpu");
+  auto expected = before;
+  expected.emplace_back("NIBBLE_THREAD");
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(Settings::unknown_variables(), expected);
+  EXPECT_TRUE(Registry::create().ok());
 }
 
 TEST(OverridesTest, ADisabledBackEndIsNeverOpened) {
@@ -118,10 +176,12 @@ TEST(OverridesTest, ADisabledBackEndIsNeverOpened) {
   EXPECT_TRUE(seen);
 }
 
-TEST(OverridesTest, ALaterRegistrySeesLaterValues) {
-  const std::string before = chosen(Registry::create());
+TEST(OverridesTest, ALaterRegistrySeesLaterValuesAndAnEarlierOneKeepsItsOwn) {
+  const auto earlier = Registry::create();
+  const std::string before = chosen(earlier);
   const Scoped set("NIBBLE_BACKEND", "reference");
-  EXPECT_NE(chosen(Registry::create()), before);
+  EXPECT_EQ(chosen(Registry::create()), "reference.dequantize.scalar");
+  EXPECT_EQ(chosen(earlier), before);
 }
 
 TEST(OverridesTest, AnUnreadableFolderIsRecordedAndTheRestWorks) {

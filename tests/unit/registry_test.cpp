@@ -8,9 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 namespace nibble {
@@ -231,30 +229,6 @@ TEST(CacheTest, AFullTableStopsRememberingAndKeepsWhatItHas) {
   EXPECT_EQ(kept, 8);
   c.key.threads = 3;
   EXPECT_NE(cache.find(c.key, 5), nullptr);
-}
-
-TEST(ConcurrencyTest, ThreadsDispatchWhileRegistriesComeAndGo) {
-  auto bytes = q8_rows();
-  const Weight w = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 50; ++i) {
-        float out[64];
-        const Tensor dst = make_tensor(out, NIBBLE_F32, {32, 2});
-        if (t == 0) {
-          auto own = Registry::create(Settings{});
-          if (!own || !dequantize(w, dst, {.registry = &*own})) ++wrong;
-        } else if (!dequantize(w, dst)) {
-          ++wrong;
-        }
-        if (out[1] != 0.5f) ++wrong;
-      }
-    });
-  }
-  for (std::thread& t : threads) t.join();
-  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -183,6 +183,15 @@ TEST(ValidateTest, PermutedOutputIsNoOverlap) {
   EXPECT_EQ(validate(r).message(), "");
 }
 
+TEST(ValidateTest, WhatIsEmptyHasNoOverlap) {
+  for (const auto& shape : {std::array<std::int64_t, 3>{0, 2, 1}, {0, 2, 3}, {256, 0, 3}, {0, 0, 1}}) {
+    nibble_request r = make_request(NIBBLE_OP_DEQUANTIZE);
+    r.weight.packed = make_tensor(nullptr, NIBBLE_Q4_K, shape);
+    r.dst = make_tensor(nullptr, NIBBLE_F32, shape);
+    EXPECT_EQ(validate(r).message(), "") << shape[0] << ", " << shape[1] << ", " << shape[2];
+  }
+}
+
 TEST(MakeTensorTest, KnowsNoOrderAmongDimensionsOfZero) {
   constexpr std::int64_t large = std::int64_t{1} << 40;
   for (const std::array<std::int64_t, 3> shape :
