@@ -30,6 +30,9 @@
 
 namespace nibble::gpu {
 
+/// Shared memory of a multiprocessor, as the smallest chips have it that the bounds on registers were chosen for.
+inline constexpr int kSharedBytes = NIBBLE_CUDA_PASS ? 100 << 10 : 64 << 10;
+
 /// 16 bytes that move as one.
 struct alignas(16) Word16 {
   std::uint32_t w[4];

@@ -12,7 +12,8 @@ namespace nibble::gpu {
 
 /// Threads of every decode kernel's block, and values that it decodes between two barriers.
 inline constexpr int kThreads = 256;
-/// Blocks that a multiprocessor holds at least: what registers are cut to.
+/// Blocks that a multiprocessor holds at least: what registers are cut to. HIP reads the number as wavefronts a SIMD,
+/// which is the same for blocks of four wavefronts on four SIMDs.
 inline constexpr int kResident = 6;
 inline constexpr int kTileValues = 8192;
 
