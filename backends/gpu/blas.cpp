@@ -1,40 +1,33 @@
-// Dense products through cuBLAS, in scratch of the caller's and on the caller's stream.
-// Apart from the other engines so that this is the one file that cuBLAS's headers reach.
-#include "backends/cuda/blas.h"
+// Dense products through cuBLAS or hipBLAS, in scratch of the caller's and on the caller's stream: BLAS(Create) is one
+// of their functions and BLAS_CONSTANT(OP_N) one of their constants, as the back end's blas_native.h says, with what
+// does differ. Apart from the other engines so that this is the one file that a BLAS's headers reach.
+#include "backends/gpu/blas.h"
 
 #include "backends/gpu/text.h"
 
-#include <cublas_v2.h>
-#include <cuda_runtime_api.h>
+#include NIBBLE_GPU_NATIVE
+#include NIBBLE_GPU_BLAS_NATIVE
 
-#include <algorithm>
 #include <atomic>
 #include <new>
 
-namespace nibble::cuda {
+namespace nibble::gpu {
 namespace {
 
-using gpu::Gemm;
-using gpu::GemmEngine;
-using gpu::Operand;
-using gpu::Scratch;
-using gpu::Stream;
+using BlasStatus = BLAS(Status_t);
+constexpr BlasStatus kDone = BLAS_CONSTANT(STATUS_SUCCESS);
 
-/// What NVIDIA advises for its largest devices, and the least that cuBLAS promises to work with, a few times over.
-constexpr std::uint64_t kScratchBytes = std::uint64_t{32} << 20;
-constexpr std::uint64_t kLeastScratchBytes = std::uint64_t{64} << 10;
-
-nibble_status failed(nibble_text* why, const char* call, cublasStatus_t status) {
-  cudaGetLastError();  // cuBLAS leaves the runtime's error behind; the next caller must not find it
-  const bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
-  return gpu::fail(why, memory ? NIBBLE_OUT_OF_MEMORY : NIBBLE_DEVICE_ERROR, "{}: {} ({})", call,
-                   cublasGetStatusString(status), cublasGetStatusName(status));
+nibble_status failed(nibble_text* why, const char* call, BlasStatus status) {
+  static_cast<void>(GPU(GetLastError)());  // the library leaves the runtime's error behind; no caller must find it
+  const bool memory = status == BLAS_CONSTANT(STATUS_ALLOC_FAILED);
+  return fail(why, memory ? NIBBLE_OUT_OF_MEMORY : NIBBLE_DEVICE_ERROR, BLAS_NAME "{}: {} ({})", call,
+              blas_words(status), static_cast<int>(status));
 }
 
 /// A handle of one device. Used by one call at a time, since its stream and scratch are set for each.
 struct Handle {
   int device = 0;
-  cublasHandle_t blas = nullptr;
+  BLAS(Handle_t) blas = nullptr;
   std::atomic<bool> busy{true};
   Handle* next = nullptr;
 };
@@ -44,16 +37,16 @@ struct Handle {
 /// taken out, which lets threads walk the list without a lock.
 constinit std::atomic<Handle*> handles{nullptr};
 
-/// Another thread's, or this call's, capture must not be broken by what cublasCreate allocates.
+/// Another thread's, or this call's, capture must not be broken by what the library allocates.
 class RelaxedCapture {
  public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture() { static_cast<void>(GPU(ThreadExchangeStreamCaptureMode)(&mode_)); }
+  ~RelaxedCapture() { static_cast<void>(GPU(ThreadExchangeStreamCaptureMode)(&mode_)); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  GPU(StreamCaptureMode) mode_ = GPU(StreamCaptureModeRelaxed);
 };
 
 Handle* free_handle(int device) {
@@ -63,26 +56,37 @@ Handle* free_handle(int device) {
   return nullptr;
 }
 
-nibble_status new_handle(int device, Handle** out, nibble_text* why) {
-  auto* made = new (std::nothrow) Handle;
-  if (made == nullptr) return gpu::fail(why, NIBBLE_OUT_OF_MEMORY, "no host memory for a cuBLAS handle");
-  made->device = device;
+/// Makes the library's part of a handle; the name of the call that failed, or null.
+const char* make(BLAS(Handle_t) * out, Scratch scratch, BlasStatus* status) {
   const RelaxedCapture relaxed;
-  cublasStatus_t status = cublasCreate(&made->blas);
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    delete made;
+  *status = BLAS(Create)(out);
+  if (*status != kDone) {
     // Without room for its context cuBLAS says only that it is not initialized.
-    if (status == CUBLAS_STATUS_NOT_INITIALIZED && cudaPeekAtLastError() == cudaErrorMemoryAllocation) {
-      status = CUBLAS_STATUS_ALLOC_FAILED;
+    if (*status == BLAS_CONSTANT(STATUS_NOT_INITIALIZED) && GPU(PeekAtLastError)() == kNoMemory) {
+      *status = BLAS_CONSTANT(STATUS_ALLOC_FAILED);
     }
-    return failed(why, "cublasCreate", status);
+    return "Create";
   }
-  const auto mode = static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-  status = cublasSetMathMode(made->blas, mode);
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    cublasDestroy(made->blas);
+  *status = settle(*out);
+  const char* call = kSettling;
+  if (*status == kDone) {
+    // Here too, since a library that has allocated some of its own gives that back now.
+    *status = set_scratch(*out, scratch.data, scratch.bytes);
+    call = "SetWorkspace";
+  }
+  if (*status == kDone) return nullptr;
+  static_cast<void>(BLAS(Destroy)(*out));
+  return call;
+}
+
+nibble_status new_handle(int device, Scratch scratch, Handle** out, nibble_text* why) {
+  auto* made = new (std::nothrow) Handle;
+  if (made == nullptr) return fail(why, NIBBLE_OUT_OF_MEMORY, "no host memory for a " BLAS_NAME " handle");
+  made->device = device;
+  BlasStatus status = kDone;
+  if (const char* call = make(&made->blas, scratch, &status); call != nullptr) {
     delete made;
-    return failed(why, "cublasSetMathMode", status);
+    return failed(why, call, status);
   }
   made->next = handles.load(std::memory_order_relaxed);
   while (!handles.compare_exchange_weak(made->next, made, std::memory_order_release, std::memory_order_relaxed)) {
@@ -94,15 +98,15 @@ nibble_status new_handle(int device, Handle** out, nibble_text* why) {
 /// Takes a handle of the current device for one call.
 class HeldHandle {
  public:
-  explicit HeldHandle(nibble_text* why) {
+  HeldHandle(Scratch scratch, nibble_text* why) {
     int device = 0;
-    if (cudaGetDevice(&device) != cudaSuccess) {
-      cudaGetLastError();
-      status_ = gpu::fail(why, NIBBLE_DEVICE_ERROR, "cudaGetDevice failed");
+    if (GPU(GetDevice)(&device) != GPU(Success)) {
+      static_cast<void>(GPU(GetLastError)());
+      status_ = fail(why, NIBBLE_DEVICE_ERROR, "the current " GPU_RUNTIME_NAME " device could not be told");
       return;
     }
     handle_ = free_handle(device);
-    if (handle_ == nullptr) status_ = new_handle(device, &handle_, why);
+    if (handle_ == nullptr) status_ = new_handle(device, scratch, &handle_, why);
   }
   ~HeldHandle() {
     if (handle_ != nullptr) handle_->busy.store(false, std::memory_order_release);
@@ -110,7 +114,7 @@ class HeldHandle {
   HeldHandle(const HeldHandle&) = delete;
   HeldHandle& operator=(const HeldHandle&) = delete;
   [[nodiscard]] nibble_status status() const { return status_; }
-  [[nodiscard]] cublasHandle_t get() const { return handle_->blas; }
+  [[nodiscard]] BLAS(Handle_t) get() const { return handle_->blas; }
 
  private:
   Handle* handle_ = nullptr;
@@ -127,51 +131,53 @@ bool reads(const Operand& o, std::int64_t outer, std::int64_t k) {
   return neighbours_along_outer(o, outer, k) || neighbours_along_k(o, outer, k);
 }
 
+constexpr BLAS(Operation_t) kPlain = BLAS_CONSTANT(OP_N), kTransposed = BLAS_CONSTANT(OP_T);
+
 /// An operand in BLAS's words: a column-major [outer, k] matrix, or its transpose.
 struct Matrix {
-  cublasOperation_t op;  ///< that gives [outer, k]
+  BLAS(Operation_t) op;  ///< that gives [outer, k]
   std::int64_t leading;
 };
 Matrix matrix_of(const Operand& o, std::int64_t outer, std::int64_t k) {
-  if (neighbours_along_outer(o, outer, k)) return {CUBLAS_OP_N, k == 1 ? outer : o.k_stride};
-  return {CUBLAS_OP_T, outer == 1 ? k : o.outer_stride};
+  if (neighbours_along_outer(o, outer, k)) return {kPlain, k == 1 ? outer : o.k_stride};
+  return {kTransposed, outer == 1 ? k : o.outer_stride};
 }
-cublasOperation_t transposed(cublasOperation_t op) { return op == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N; }
+BLAS(Operation_t) transposed(BLAS(Operation_t) op) { return op == kPlain ? kTransposed : kPlain; }
 
-cudaDataType_t data_type(nibble_format type) {
-  if (type == NIBBLE_F16) return CUDA_R_16F;
-  return type == NIBBLE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+BlasType data_type(nibble_format type) {
+  if (type == NIBBLE_F16) return kTypeF16;
+  return type == NIBBLE_BF16 ? kTypeBf16 : kTypeF32;
 }
 
 nibble_status run(const GemmEngine& engine, const Gemm& g, Scratch scratch, Stream stream, nibble_text* why) {
-  const HeldHandle handle(why);
+  const HeldHandle handle(scratch, why);
   if (handle.status() != NIBBLE_OK) return handle.status();
-  // Setting the stream takes the scratch away, so in this order.
-  cublasStatus_t status = cublasSetStream(handle.get(), static_cast<cudaStream_t>(stream));
-  if (status != CUBLAS_STATUS_SUCCESS) return failed(why, "cublasSetStream", status);
-  status = cublasSetWorkspace(handle.get(), scratch.data, scratch.bytes);
-  if (status != CUBLAS_STATUS_SUCCESS) return failed(why, "cublasSetWorkspace", status);
+  // cuBLAS forgets its scratch when it is given a stream, so in this order.
+  BlasStatus status = BLAS(SetStream)(handle.get(), static_cast<GPU(Stream_t)>(stream));
+  if (status != kDone) return failed(why, "SetStream", status);
+  status = set_scratch(handle.get(), scratch.data, scratch.bytes);
+  if (status != kDone) return failed(why, "SetWorkspace", status);
   const Matrix a = matrix_of(g.a, g.m, g.k), b = matrix_of(g.b, g.n, g.k);
   const std::int64_t c_leading = g.n == 1 ? g.m : g.c_stride;
   const bool fast = engine.math == NIBBLE_MATH_TF32 && g.a.type == NIBBLE_F32;
-  const cublasComputeType_t compute = fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const BLAS(ComputeType_t) compute = fast ? kComputeTf32 : BLAS_CONSTANT(COMPUTE_32F);
   const float one = 1.0f, beta = g.add ? 1.0f : 0.0f;
   if (g.batch == 1) {
-    status = cublasGemmEx_64(handle.get(), a.op, transposed(b.op), g.m, g.n, g.k, &one, g.a.data, data_type(g.a.type),
-                             a.leading, g.b.data, data_type(g.b.type), b.leading, &beta, g.c, CUDA_R_32F, c_leading,
-                             compute, CUBLAS_GEMM_DEFAULT);
+    status = BLAS(GemmEx_64)(handle.get(), a.op, transposed(b.op), g.m, g.n, g.k, &one, g.a.data, data_type(g.a.type),
+                             a.leading, g.b.data, data_type(g.b.type), b.leading, &beta, g.c, kTypeF32, c_leading,
+                             compute, BLAS_CONSTANT(GEMM_DEFAULT));
   } else {
-    status = cublasGemmStridedBatchedEx_64(handle.get(), a.op, transposed(b.op), g.m, g.n, g.k, &one, g.a.data,
+    status = BLAS(GemmStridedBatchedEx_64)(handle.get(), a.op, transposed(b.op), g.m, g.n, g.k, &one, g.a.data,
                                            data_type(g.a.type), a.leading, g.a.batch_stride, g.b.data,
-                                           data_type(g.b.type), b.leading, g.b.batch_stride, &beta, g.c, CUDA_R_32F,
-                                           c_leading, g.c_batch_stride, g.batch, compute, CUBLAS_GEMM_DEFAULT);
+                                           data_type(g.b.type), b.leading, g.b.batch_stride, &beta, g.c, kTypeF32,
+                                           c_leading, g.c_batch_stride, g.batch, compute, BLAS_CONSTANT(GEMM_DEFAULT));
   }
-  return status == CUBLAS_STATUS_SUCCESS ? NIBBLE_OK : failed(why, "cuBLAS product", status);
+  return status == kDone ? NIBBLE_OK : failed(why, " product", status);
 }
 
 bool both_f32(nibble_format a, nibble_format b) { return a == NIBBLE_F32 && b == NIBBLE_F32; }
-bool alike(nibble_format a, nibble_format b) { return a == b; }
-bool alike_and_short(nibble_format a, nibble_format b) { return a == b && a != NIBBLE_F32; }
+bool alike(nibble_format a, nibble_format b) { return a == b && (kMultipliesHalves || a != NIBBLE_F16); }
+bool alike_and_short(nibble_format a, nibble_format b) { return alike(a, b) && a != NIBBLE_F32; }
 
 constexpr GemmEngine engine(nibble_math math, nibble_format operand_type,
                             bool (*multiplies)(nibble_format, nibble_format)) {
@@ -190,4 +196,4 @@ const GemmEngine kBlasF32 = engine(NIBBLE_MATH_F32, NIBBLE_F32, both_f32);
 const GemmEngine kBlasTf32 = engine(NIBBLE_MATH_TF32, NIBBLE_F32, alike);
 const GemmEngine kBlasBf16 = engine(NIBBLE_MATH_BF16, NIBBLE_BF16, alike_and_short);
 
-}  // namespace nibble::cuda
+}  // namespace nibble::gpu

@@ -1,19 +1,20 @@
-// cuBLAS as engines for dense products, one a precision class.
-// Apart from the rows so that they are the same where cuBLAS is absent, less those that name these.
-#ifndef NIBBLE_BACKENDS_CUDA_BLAS_H
-#define NIBBLE_BACKENDS_CUDA_BLAS_H
+// cuBLAS or hipBLAS as engines for dense products, one a precision class.
+// Apart from the rows so that they are the same where the library is absent, less those that name these.
+#ifndef NIBBLE_BACKENDS_GPU_BLAS_H
+#define NIBBLE_BACKENDS_GPU_BLAS_H
 
 #include "backends/gpu/gemm.h"
 
-namespace nibble::cuda {
+namespace nibble::gpu {
 
 /// Products in binary32, operands widened to f32.
-extern const gpu::GemmEngine kBlasF32;
-/// f32 operands rounded to TF32's 11 significant bits; two of f16 or two of bf16 multiplied as they are, exactly.
-extern const gpu::GemmEngine kBlasTf32;
-/// Operands rounded to bf16; two of f16 multiplied as they are. Sums in binary32.
-extern const gpu::GemmEngine kBlasBf16;
+extern const GemmEngine kBlasF32;
+/// f32 operands rounded to TF32's 11 significant bits where the library can, else as they are; two of bf16, and on CUDA
+/// two of f16, multiplied as they are, exactly.
+extern const GemmEngine kBlasTf32;
+/// Operands rounded to bf16; on CUDA two of f16 multiplied as they are. Sums in binary32.
+extern const GemmEngine kBlasBf16;
 
-}  // namespace nibble::cuda
+}  // namespace nibble::gpu
 
 #endif
