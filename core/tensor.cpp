@@ -5,6 +5,7 @@
 #include "core/formats/formats.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

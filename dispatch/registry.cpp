@@ -8,6 +8,7 @@
 #include "dispatch/state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>

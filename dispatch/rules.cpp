@@ -5,6 +5,7 @@
 #include <nibble/tensor.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>

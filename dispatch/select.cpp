@@ -6,6 +6,7 @@
 #include "dispatch/plugin_call.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <tuple>

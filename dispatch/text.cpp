@@ -50,12 +50,12 @@ bool parse_cuda(std::string_view arch, nibble_caps& caps) {
 bool parse_hip(std::string_view arch, nibble_caps& caps) {
   constexpr std::string_view kPrefix = "gfx";
   caps.device_type = NIBBLE_DEVICE_HIP;
-  if (!arch.starts_with(kPrefix) || arch.size() < 6 || arch.size() > 8) return false;
-  const bool hexadecimal = std::all_of(arch.begin() + 3, arch.end(),
-                                       [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   // gfx9 (GCN, CDNA) has wavefronts of 64; gfx10 and later (RDNA) of 32.
-  caps.lanes = arch.size() == 6 ? 64 : 32;
-  return hexadecimal && (arch.size() == 7 ? arch[3] == '1' : arch[3] == '9');
+  const bool gfx9 = arch.size() == 6 && arch[3] == '9', later = arch.size() == 7 && arch[3] == '1';
+  caps.lanes = gfx9 ? 64 : 32;
+  return (gfx9 || later) && arch.starts_with(kPrefix) && std::all_of(arch.begin() + 3, arch.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 bool parse_cpu(std::string_view arch, nibble_caps& caps) {

@@ -6,6 +6,7 @@
 #include <nibble/status.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <string_view>

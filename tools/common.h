@@ -7,6 +7,7 @@
 #include <nibble/nibble.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdint>

@@ -337,7 +337,7 @@ class Fused {
 template <class F, int kTiles>
 __global__ void __launch_bounds__(kFusedThreads, kTiles <= 2 ? 4 : 2)
     fused_kernel(const __grid_constant__ FusedWork work) {
-#if __CUDA_ARCH__ >= 800
+#if NIBBLE_TF32_CORES
   extern __shared__ __align__(16) std::uint8_t shared[];
   __shared__ float table[Panel<F>::kTable];
   Panel<F>::fill(work, table);

@@ -5,28 +5,22 @@
 #include "backends/cuda/fused_out_prod.h"
 #include "backends/gpu/product_rows.h"
 
-#if NIBBLE_HAVE_CUBLAS
-#include "backends/cuda/blas.h"
+#if NIBBLE_HAVE_BLAS
+#include "backends/gpu/blas_products.h"
 #endif
 
 namespace nibble::cuda {
 namespace {
 
 using gpu::Product;
-using Shape = Product::Shape;
 
 constexpr nibble_kernel row(nibble_op op, const char* name, std::uint32_t rank, nibble_math math, const Product& self) {
   return gpu::product_row(op, name, {NIBBLE_TIER_GENERIC, rank}, math, NIBBLE_DEVICE_CUDA, gpu::kAllFormats, self);
 }
 
 constexpr Product kPortable{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}};
-#if NIBBLE_HAVE_CUBLAS
-constexpr Product kMatrixF32{{&kBlasF32, &gpu::kTwoStepDecoder}, Shape::matrix};
-constexpr Product kMatrixTf32{{&kBlasTf32, &gpu::kTwoStepDecoder}, Shape::matrix};
-constexpr Product kMatrixBf16{{&kBlasBf16, &gpu::kTwoStepDecoder}, Shape::matrix};
-constexpr Product kBatchBf16{{&kBlasBf16, &gpu::kTwoStepDecoder}, Shape::batch};
-constexpr Product kBatchF32{{&kBlasF32, &gpu::kTwoStepDecoder}, Shape::batch};
-constexpr Product kBatchTf32{{&kBlasTf32, &gpu::kTwoStepDecoder}, Shape::batch};
+#if NIBBLE_HAVE_BLAS
+using Blas = gpu::BlasProducts<gpu::kTwoStepDecoder>;
 #endif
 
 constexpr auto kPackedFormats = gpu::format_ids<[](Engine e) { return e != Engine::element; }>();
@@ -44,16 +38,16 @@ constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
 
 constexpr nibble_kernel kRows[] = {
     fused_row("cuda.out_prod.fused", 40),
-#if NIBBLE_HAVE_CUBLAS
-    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, kMatrixBf16),
-    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, kBatchBf16),
-    row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.bf16", 30, NIBBLE_MATH_BF16, kMatrixBf16),
-    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks", 20, NIBBLE_MATH_TF32, kMatrixTf32),
-    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.f32", 10, NIBBLE_MATH_F32, kMatrixF32),
-    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole", 20, NIBBLE_MATH_TF32, kBatchTf32),
-    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.f32", 10, NIBBLE_MATH_F32, kBatchF32),
-    row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks", 20, NIBBLE_MATH_TF32, kMatrixTf32),
-    row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.f32", 10, NIBBLE_MATH_F32, kMatrixF32),
+#if NIBBLE_HAVE_BLAS
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, Blas::kBatchBf16),
+    row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks", 20, NIBBLE_MATH_TF32, Blas::kMatrixTf32),
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.f32", 10, NIBBLE_MATH_F32, Blas::kMatrixF32),
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole", 20, NIBBLE_MATH_TF32, Blas::kBatchTf32),
+    row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.f32", 10, NIBBLE_MATH_F32, Blas::kBatchF32),
+    row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks", 20, NIBBLE_MATH_TF32, Blas::kMatrixTf32),
+    row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.f32", 10, NIBBLE_MATH_F32, Blas::kMatrixF32),
 #endif
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.portable", 0, NIBBLE_MATH_F32, kPortable),
     row(NIBBLE_OP_LINEAR, "cuda.linear.portable", 0, NIBBLE_MATH_F32, kPortable),

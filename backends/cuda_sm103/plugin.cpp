@@ -8,8 +8,8 @@
 #include "backends/gpu/product_rows.h"
 #include "backends/gpu/text.h"
 
-#if NIBBLE_HAVE_CUBLAS
-#include "backends/cuda/blas.h"
+#if NIBBLE_HAVE_BLAS
+#include "backends/gpu/blas_products.h"
 #endif
 
 #include <array>
@@ -65,28 +65,22 @@ constexpr nibble_kernel kDequantize = {.struct_size = sizeof(nibble_kernel),
                                        .execute = execute};
 
 // The products decode with the same kernel and are otherwise the generic back end's.
-#if NIBBLE_HAVE_CUBLAS
-using gpu::Product;
-constexpr Product kMatrixF32{{&cuda::kBlasF32, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
-constexpr Product kMatrixTf32{{&cuda::kBlasTf32, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
-constexpr Product kMatrixBf16{{&cuda::kBlasBf16, &gpu::kNestedDecoder}, Product::Shape::matrix, true};
-constexpr Product kBatchBf16{{&cuda::kBlasBf16, &gpu::kNestedDecoder}, Product::Shape::batch, true};
-constexpr Product kBatchF32{{&cuda::kBlasF32, &gpu::kNestedDecoder}, Product::Shape::batch, true};
-constexpr Product kBatchTf32{{&cuda::kBlasTf32, &gpu::kNestedDecoder}, Product::Shape::batch, true};
+#if NIBBLE_HAVE_BLAS
+using Blas = gpu::BlasProducts<gpu::kNestedDecoder, true>;
 
-constexpr nibble_kernel row(nibble_op op, const char* name, nibble_math math, const Product& self) {
+constexpr nibble_kernel row(nibble_op op, const char* name, nibble_math math, const gpu::Product& self) {
   return gpu::product_row(op, name, kByRule, math, NIBBLE_DEVICE_CUDA, kFormats, self);
 }
 constexpr nibble_kernel kProducts[] = {
-    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks.bf16", NIBBLE_MATH_BF16, kMatrixBf16),
-    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole.bf16", NIBBLE_MATH_BF16, kBatchBf16),
-    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks.bf16", NIBBLE_MATH_BF16, kMatrixBf16),
-    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks", NIBBLE_MATH_TF32, kMatrixTf32),
-    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks.f32", NIBBLE_MATH_F32, kMatrixF32),
-    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole", NIBBLE_MATH_TF32, kBatchTf32),
-    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole.f32", NIBBLE_MATH_F32, kBatchF32),
-    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks", NIBBLE_MATH_TF32, kMatrixTf32),
-    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks.f32", NIBBLE_MATH_F32, kMatrixF32),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks.bf16", NIBBLE_MATH_BF16, Blas::kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole.bf16", NIBBLE_MATH_BF16, Blas::kBatchBf16),
+    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks.bf16", NIBBLE_MATH_BF16, Blas::kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks", NIBBLE_MATH_TF32, Blas::kMatrixTf32),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.row_blocks.f32", NIBBLE_MATH_F32, Blas::kMatrixF32),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole", NIBBLE_MATH_TF32, Blas::kBatchTf32),
+    row(NIBBLE_OP_OUT_PROD, "cuda_sm103.out_prod.whole.f32", NIBBLE_MATH_F32, Blas::kBatchF32),
+    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks", NIBBLE_MATH_TF32, Blas::kMatrixTf32),
+    row(NIBBLE_OP_LINEAR, "cuda_sm103.linear.row_blocks.f32", NIBBLE_MATH_F32, Blas::kMatrixF32),
 };
 #else
 constexpr std::array<nibble_kernel, 0> kProducts = {};

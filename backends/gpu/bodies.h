@@ -236,13 +236,17 @@ NIBBLE_HD inline void decode_flat(const CodeWord<kBits, N>& codes, const float* 
   }
 }
 
-/// The codes of chunk j, of N codes, of those that a thread holds. By selection: a device cannot index its registers.
+/// The codes of chunk j, of N codes, of those that a thread holds. By selection among words that are read first: a device
+/// cannot index its registers, and clang would select among addresses where it can, which puts them in scratch memory.
 template <int kBits, int N, int kWords>
 NIBBLE_HD inline CodeWord<kBits, N> chunk_codes(const std::uint32_t (&held)[kWords], int j) {
   const auto word = [&held](int i) {
     std::uint32_t w = held[0];
     NIBBLE_UNROLL
-    for (int k = 1; k < kWords; ++k) w = i == k ? held[k] : w;
+    for (int k = 1; k < kWords; ++k) {
+      const std::uint32_t other = held[k];
+      w = i == k ? other : w;
+    }
     return w;
   };
   if constexpr (kBits * N == 64) {

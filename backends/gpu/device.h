@@ -21,6 +21,13 @@
 #define NIBBLE_BULK_COPIES 0
 #endif
 
+// Whether tensor cores multiply TF32, and copies to shared memory run beside the threads.
+#if NIBBLE_CUDA_PASS
+#define NIBBLE_TF32_CORES (__CUDA_ARCH__ >= 800)
+#else
+#define NIBBLE_TF32_CORES 0
+#endif
+
 // Device code unrolls loops whose array indexes must be constants; a host compiler is left to itself.
 #if NIBBLE_DEVICE_PASS
 #define NIBBLE_UNROLL _Pragma("unroll")
@@ -29,6 +36,9 @@
 #endif
 
 namespace nibble::gpu {
+
+/// Shared memory of a multiprocessor, as the smallest chips have it that the bounds on registers were chosen for.
+inline constexpr int kSharedBytes = NIBBLE_CUDA_PASS ? 100 << 10 : 64 << 10;
 
 /// 16 bytes that move as one.
 struct alignas(16) Word16 {

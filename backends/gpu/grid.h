@@ -19,8 +19,16 @@ __device__ const auto device_grid = biased_grid<grid>();
 template <Grid grid>
 inline constexpr int kGridEntries = static_cast<int>(std::size(grid_table<grid>()));
 
+/// Bytes of a tile's blocks, and behind them of the grid, in shared memory.
+template <class F>
+inline constexpr int kGridShared = kTileBytes<F> + 16 +
+                                   kGridEntries<F::kGrid>* static_cast<int>(sizeof(typename F::Entry));
+/// A compiler that knows the memory's size does not promise more blocks than it holds.
+template <class F>
+inline constexpr int kGridResident = std::min(kResident - 1, kSharedBytes / kGridShared<F>);
+
 template <class F, class Out>
-__global__ void __launch_bounds__(kThreads, kResident - 1) grid_kernel(Tiles tiles) {
+__global__ void __launch_bounds__(kThreads, kGridResident<F>) grid_kernel(Tiles tiles) {
   constexpr int N = kChunk<Out>;
   alignas(16) __shared__ std::uint8_t blocks[kTileBytes<F> + 16];
   alignas(8) __shared__ typename F::Entry grid[kGridEntries<F::kGrid>];

@@ -12,11 +12,14 @@ namespace nibble::gpu {
 
 /// Threads of every decode kernel's block, and values that it decodes between two barriers.
 inline constexpr int kThreads = 256;
-/// Blocks that a multiprocessor holds at least: what registers are cut to.
+/// Blocks that a multiprocessor holds at least: what registers are cut to. HIP reads the number as wavefronts a SIMD,
+/// which is the same for blocks of four wavefronts on four SIMDs.
 inline constexpr int kResident = 6;
 inline constexpr int kTileValues = 8192;
 
 /// Copies with words of one size as far as they go, and the rest by bytes. Up to kHeld loads are in flight a thread.
+/// The first step that is not there ends a loop: clang would join two conditional copies into one behind a pointer, and
+/// then `held` lies in a GPU's scratch memory.
 template <class Word, int kHeld>
 __device__ inline void stage_as(const std::uint8_t* src, int bytes, std::uint8_t* shared) {
   const int words = bytes / static_cast<int>(sizeof(Word));
@@ -27,11 +30,13 @@ __device__ inline void stage_as(const std::uint8_t* src, int bytes, std::uint8_t
     Word held[kHeld];
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      if (first + i * kThreads < words) held[i] = from[first + i * kThreads];
+      if (first + i * kThreads >= words) break;
+      held[i] = from[first + i * kThreads];
     }
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      if (first + i * kThreads < words) to[first + i * kThreads] = held[i];
+      if (first + i * kThreads >= words) break;
+      to[first + i * kThreads] = held[i];
     }
   }
   const int rest = words * static_cast<int>(sizeof(Word)) + static_cast<int>(threadIdx.x);

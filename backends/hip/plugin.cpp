@@ -8,25 +8,40 @@
 #include "backends/gpu/product_rows.h"
 #include "backends/gpu/runtime.h"
 
+#if NIBBLE_HAVE_BLAS
+#include "backends/gpu/blas_products.h"
+#endif
+
 namespace nibble::hip {
 namespace {
 
 using gpu::Product;
-// The kernel of our own: f32 accumulation in a fixed order, any strides.
-constexpr Product kMatrix{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}, Product::Shape::matrix};
-constexpr Product kBatch{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}, Product::Shape::batch};
 
-constexpr nibble_kernel product(nibble_op op, const char* name, const Product& self) {
-  return gpu::product_row(op, name, {NIBBLE_TIER_GENERIC, 0}, NIBBLE_MATH_F32, NIBBLE_DEVICE_HIP, gpu::kAllFormats,
-                          self);
+constexpr nibble_kernel row(nibble_op op, const char* name, std::uint32_t rank, nibble_math math, const Product& self) {
+  return gpu::product_row(op, name, {NIBBLE_TIER_GENERIC, rank}, math, NIBBLE_DEVICE_HIP, gpu::kAllFormats, self);
 }
+
+constexpr Product kPortable{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}};
+#if NIBBLE_HAVE_BLAS
+using Blas = gpu::BlasProducts<gpu::kTwoStepDecoder>;
+#endif
 
 constexpr nibble_kernel kKernels[] = {
     gpu::dequantize_row("hip.dequantize.blocks", NIBBLE_DEVICE_HIP, gpu::kBlockFormats),
     gpu::dequantize_row("hip.dequantize.codebook", NIBBLE_DEVICE_HIP, gpu::kCodebookFormats),
-    product(NIBBLE_OP_OUT_PROD, "hip.out_prod.row_blocks.portable", kMatrix),
-    product(NIBBLE_OP_OUT_PROD, "hip.out_prod.whole.portable", kBatch),
-    product(NIBBLE_OP_LINEAR, "hip.linear.row_blocks.portable", kMatrix),
+#if NIBBLE_HAVE_BLAS
+    row(NIBBLE_OP_OUT_PROD, "hip.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "hip.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, Blas::kBatchBf16),
+    row(NIBBLE_OP_LINEAR, "hip.linear.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
+    row(NIBBLE_OP_OUT_PROD, "hip.out_prod.row_blocks", 20, NIBBLE_MATH_TF32, Blas::kMatrixTf32),
+    row(NIBBLE_OP_OUT_PROD, "hip.out_prod.row_blocks.f32", 10, NIBBLE_MATH_F32, Blas::kMatrixF32),
+    row(NIBBLE_OP_OUT_PROD, "hip.out_prod.whole", 20, NIBBLE_MATH_TF32, Blas::kBatchTf32),
+    row(NIBBLE_OP_OUT_PROD, "hip.out_prod.whole.f32", 10, NIBBLE_MATH_F32, Blas::kBatchF32),
+    row(NIBBLE_OP_LINEAR, "hip.linear.row_blocks", 20, NIBBLE_MATH_TF32, Blas::kMatrixTf32),
+    row(NIBBLE_OP_LINEAR, "hip.linear.row_blocks.f32", 10, NIBBLE_MATH_F32, Blas::kMatrixF32),
+#endif
+    row(NIBBLE_OP_OUT_PROD, "hip.out_prod.portable", 0, NIBBLE_MATH_F32, kPortable),
+    row(NIBBLE_OP_LINEAR, "hip.linear.portable", 0, NIBBLE_MATH_F32, kPortable),
 };
 constexpr auto kRows = gpu::pointers_to(kKernels);
 

@@ -2,7 +2,8 @@
 // Apart from the header so that tests compile them once.
 #include "tests/gpu/device_fixture.h"
 
-#include <cuda_runtime_api.h>
+#include NIBBLE_GPU_NATIVE
+
 #include <fmt/format.h>
 
 #include <stdexcept>
@@ -10,43 +11,43 @@
 
 namespace nibble::device_test {
 
-void must(int cuda_error, const char* what) {
-  if (cuda_error != cudaSuccess)
-    throw std::runtime_error(fmt::format("{}: {}", what, cudaGetErrorString(static_cast<cudaError_t>(cuda_error))));
+void must(int error, const char* what) {
+  if (error != GPU(Success))
+    throw std::runtime_error(fmt::format("{}: {}", what, GPU(GetErrorString)(static_cast<GPU(Error_t)>(error))));
 }
 
 const Registry& registry() { return Registry::default_registry().value(); }
 
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   void* data = nullptr;
-  must(cudaMalloc(&data, bytes), "cudaMalloc");
+  must(GPU(Malloc)(&data, bytes), "Malloc");
   data_ = static_cast<std::uint8_t*>(data);
   poison();
 }
 Buffer::Buffer(std::span<const std::uint8_t> bytes) : Buffer(bytes.size()) { upload(bytes); }
 Buffer::Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-Buffer::~Buffer() { cudaFree(data_); }
+Buffer::~Buffer() { static_cast<void>(GPU(Free)(data_)); }
 
 void Buffer::poison() const {
-  must(cudaMemset(data_, 0xff, bytes_), "cudaMemset");
-  must(cudaDeviceSynchronize(), "cudaMemset");
+  must(GPU(Memset)(data_, 0xff, bytes_), "Memset");
+  must(GPU(DeviceSynchronize)(), "Memset");
 }
 void Buffer::upload(std::span<const std::uint8_t> bytes) const {
-  must(cudaMemcpy(data_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "copy to the device");
+  must(GPU(Memcpy)(data_, bytes.data(), bytes.size(), GPU(MemcpyHostToDevice)), "copy to the device");
 }
 std::vector<std::uint8_t> Buffer::download(std::size_t offset, std::size_t bytes) const {
   std::vector<std::uint8_t> out(bytes);
-  must(cudaMemcpy(out.data(), data_ + offset, bytes, cudaMemcpyDeviceToHost), "copy to the host");
+  must(GPU(Memcpy)(out.data(), data_ + offset, bytes, GPU(MemcpyDeviceToHost)), "copy to the host");
   return out;
 }
 
 Stream::Stream() {
-  cudaStream_t stream = nullptr;
-  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  GPU(Stream_t) stream = nullptr;
+  must(GPU(StreamCreateWithFlags)(&stream, GPU(StreamNonBlocking)), "StreamCreateWithFlags");
   stream_ = stream;
 }
-Stream::~Stream() { cudaStreamDestroy(static_cast<cudaStream_t>(stream_)); }
-void Stream::wait() const { must(cudaStreamSynchronize(static_cast<cudaStream_t>(stream_)), "the stream"); }
+Stream::~Stream() { static_cast<void>(GPU(StreamDestroy)(static_cast<GPU(Stream_t)>(stream_))); }
+void Stream::wait() const { must(GPU(StreamSynchronize)(static_cast<GPU(Stream_t)>(stream_)), "the stream"); }
 
 PlacedWeight::PlacedWeight(test::WeightKind kind, const test::WeightLayout& layout, const char* name) {
   test::Random random(name);
@@ -66,7 +67,7 @@ PlacedWeight::PlacedWeight(test::WeightKind kind, const test::WeightLayout& layo
 
 Tensor on_device(Tensor t, void* data) {
   t.data = data;
-  t.device_type = NIBBLE_DEVICE_CUDA;
+  t.device_type = kDeviceType;
   t.device_index = 0;
   return t;
 }

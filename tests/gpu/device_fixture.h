@@ -1,4 +1,4 @@
-// Weights and buffers on a CUDA device for tests that drive libnibble through its public interface.
+// Weights and buffers on a CUDA or HIP device for tests that drive libnibble through its public interface.
 // Apart from the tests because sizes, streams and memory are tried on the same operands.
 #ifndef NIBBLE_TESTS_GPU_DEVICE_FIXTURE_H
 #define NIBBLE_TESTS_GPU_DEVICE_FIXTURE_H
@@ -9,12 +9,17 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace nibble::device_test {
 
+/// The back end under test, "cuda" or "hip".
+inline constexpr std::string_view kBackend = NIBBLE_TEST_BACKEND;
+inline constexpr nibble_device_type kDeviceType = kBackend == "hip" ? NIBBLE_DEVICE_HIP : NIBBLE_DEVICE_CUDA;
+
 /// Throws std::runtime_error with the runtime's words.
-void must(int cuda_error, const char* what);
+void must(int error, const char* what);
 
 /// The registry of all tests, made at its first use; none of them may be the first but the one about forking.
 const Registry& registry();

@@ -187,13 +187,28 @@ TEST(ExplainTest, InventedDevicesGetAnAnswerAndItsReason) {
   EXPECT_EQ(r->explain(fake::dequantize(NIBBLE_NF4, NIBBLE_F16, 256), &avx2)->kernel, "cpu.dequantize.simd.avx2");
 }
 
+/// Wavefronts as AMD documents them: 64 on GCN and CDNA, 32 on RDNA.
+TEST(CapsTest, AmdArchitecturesHaveTheirNameAndTheirLanes) {
+  const struct {
+    const char* arch;
+    std::uint32_t lanes;
+  } cases[] = {{"gfx900", 64}, {"gfx906", 64},  {"gfx908", 64},  {"gfx90a", 64},  {"gfx942", 64},
+               {"gfx950", 64}, {"gfx1030", 32}, {"gfx1100", 32}, {"gfx1151", 32}, {"gfx1201", 32}};
+  for (const auto& c : cases) {
+    const nibble_caps caps = fake::caps((std::string("hip:") + c.arch).c_str());
+    EXPECT_EQ(caps.device_type, NIBBLE_DEVICE_HIP) << c.arch;
+    EXPECT_STREQ(caps.arch, c.arch);
+    EXPECT_EQ(caps.lanes, c.lanes) << c.arch;
+    EXPECT_EQ(caps.arch_major, 0u) << c.arch << ": numbers are CUDA's, and rules compare them";
+  }
+}
+
 TEST(CapsTest, SpecsAreUnderstoodOrRefused) {
   EXPECT_EQ(fake::caps("cuda:12.1").arch_minor, 1u);
-  EXPECT_EQ(fake::caps("hip:gfx90a").lanes, 64u);
-  EXPECT_EQ(fake::caps("hip:gfx1100").lanes, 32u);
   EXPECT_EQ(fake::caps("cpu:sse4").isa, std::uint64_t{NIBBLE_ISA_PORTABLE | NIBBLE_ISA_SSE4});
   for (const char* bad :
-       {"", "cuda", "cuda:", "cuda:10", "cuda:x.y", "cuda:10.3x", "hip:90a", "hip:gfx", "cpu:mmx", "tpu:5", "cpu:"}) {
+       {"", "cuda", "cuda:", "cuda:10", "cuda:x.y", "cuda:10.3x", "cpu:mmx", "tpu:5", "cpu:", "hip:90a", "hip:gfx",
+        "hip:gfx90", "hip:gfx803", "hip:gfx90x", "hip:abc90a", "hip:gfx90a12", "hip:gfx11000", "hip:gfx90a:xnack+"}) {
     EXPECT_FALSE(invent_caps(bad).ok()) << bad;
   }
 }
