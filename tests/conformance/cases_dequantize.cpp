@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 namespace nibble::conformance {
 namespace {
 
@@ -39,11 +41,12 @@ Problem build(const DequantizeCase& c, const std::string& name) {
   return p;
 }
 
-void add(Suite& suite, DequantizeCase c, const std::string& name) {
+void add(Suite& suite, DequantizeCase c, const std::string& name, const RunOptions& options = {}) {
   for (const Format to : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
     c.to = to;
-    suite.add(NIBBLE_OP_DEQUANTIZE, {"dequantize", test::label(c.kind), fmt::format("{}_{}", format_name(to), name)},
-              [c, name] { return build(c, name); });
+    suite.add(
+        NIBBLE_OP_DEQUANTIZE, {"dequantize", test::label(c.kind), fmt::format("{}_{}", format_name(to), name)},
+        [c, name] { return build(c, name); }, options);
   }
 }
 
@@ -139,7 +142,27 @@ void add_flat(Suite& suite, test::WeightKind kind) {
   }
 }
 
+/// Every block size with lengths around the kernels' words and tiles, and around a group's 256 blocks.
+void add_nested_lengths(Suite& suite, test::WeightKind kind) {
+  for (const std::int64_t size : kBlockSizes) {
+    const std::int64_t lengths[] = {
+        1, 2, 63, 64, 65, size * 255, size * 256, size * 257 - 1, size * 257, size * 257 + 31};
+    if (suite.reduced() && size > 64) {
+      suite.leave_out("reduced: nested block sizes above 64 by length", std::size(lengths));
+      continue;
+    }
+    for (const std::int64_t length : lengths) {
+      add(suite, {.kind = kind, .layout = {.shape = {length, 1, 1, 1}, .block_size = size}},
+          fmt::format("nested_block_{}_values_{}", size, length));
+    }
+  }
+}
+
 void add_nested(Suite& suite, test::WeightKind kind) {
+  add_nested_lengths(suite, kind);
+  const int runs = suite.reduced() ? 5 : 100;
+  add(suite, {.kind = kind, .layout = {.shape = {64 * 700 + 5, 1, 1, 1}}}, fmt::format("{}_runs", runs),
+      {.runs = runs});
   for (const std::int64_t blocks : kNestedBlocks) {
     add(suite, {.kind = kind, .layout = {.shape = {32 * blocks - 1, 1, 1, 1}, .block_size = 32}},
         fmt::format("nested_{}_blocks", blocks));

@@ -156,19 +156,18 @@ constexpr float kFp4[] = {0.0f,  0.005208333333f,  0.66666667f,  1.0f,  0.333333
                           -0.0f, -0.005208333333f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
 
 /// 256 scale codes x 16 codes, compressed statistics: two rounded operations for the scale.
-Table nested_table(Format format, float offset) {
-  constexpr float kGroup = 0.7391f;
+Table nested_table(Format format, float offset, float group = 0.7391f) {
   Table t = empty_table(format, 32 * 256, 1, 16 * 256);
   test::HostWeight& h = t.weight;
   h.absmax.resize(256);
   h.nested_code.resize(256 * 4);
   h.nested_absmax.resize(4);
-  std::memcpy(h.nested_absmax.data(), &kGroup, sizeof kGroup);
+  std::memcpy(h.nested_absmax.data(), &group, sizeof group);
   for (int c = 0; c < 256; ++c) {
     h.absmax[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(c);
     const float code = static_cast<float>(c * c * c) / 16581375.0f - (c % 2 == 0 ? 0.0f : 1.0f);
     std::memcpy(h.nested_code.data() + 4 * c, &code, sizeof code);
-    const float product = code * kGroup;
+    const float product = code * group;
     const float scale = product + offset;
     for (int j = 0; j < 16; ++j)
       h.packed[static_cast<std::size_t>(16 * c + j)] = static_cast<std::uint8_t>(j << 4 | (15 - j));
@@ -223,8 +222,20 @@ const struct {
     {"bf16", "65536_values", [] { return element_table(NIBBLE_BF16); }},
     {"nf4.nested", "256_scales_16_codes", [] { return nested_table(NIBBLE_NF4, 0.0317f); }},
     {"nf4.nested", "256_scales_16_codes_negative_offset", [] { return nested_table(NIBBLE_NF4, -2.51f); }},
+    {"nf4.nested", "256_scales_16_codes_offset_1em6", [] { return nested_table(NIBBLE_NF4, 1e-6f); }},
+    {"nf4.nested", "256_scales_16_codes_offset_minus_1em6", [] { return nested_table(NIBBLE_NF4, -1e-6f); }},
+    {"nf4.nested", "256_scales_16_codes_offset_1e4", [] { return nested_table(NIBBLE_NF4, 1e4f); }},
+    {"nf4.nested", "256_scales_16_codes_offset_minus_1e4", [] { return nested_table(NIBBLE_NF4, -1e4f); }},
+    {"nf4.nested", "256_scales_16_codes_subnormal_group", [] { return nested_table(NIBBLE_NF4, 1e-6f, 1e-41f); }},
+    {"nf4.nested", "256_scales_16_codes_huge_group", [] { return nested_table(NIBBLE_NF4, -1.0f, 3e38f); }},
     {"fp4.nested", "256_scales_16_codes", [] { return nested_table(NIBBLE_FP4, 0.0317f); }},
     {"fp4.nested", "256_scales_16_codes_negative_offset", [] { return nested_table(NIBBLE_FP4, -2.51f); }},
+    {"fp4.nested", "256_scales_16_codes_offset_1em6", [] { return nested_table(NIBBLE_FP4, 1e-6f); }},
+    {"fp4.nested", "256_scales_16_codes_offset_minus_1em6", [] { return nested_table(NIBBLE_FP4, -1e-6f); }},
+    {"fp4.nested", "256_scales_16_codes_offset_1e4", [] { return nested_table(NIBBLE_FP4, 1e4f); }},
+    {"fp4.nested", "256_scales_16_codes_offset_minus_1e4", [] { return nested_table(NIBBLE_FP4, -1e4f); }},
+    {"fp4.nested", "256_scales_16_codes_subnormal_group", [] { return nested_table(NIBBLE_FP4, 1e-6f, 1e-41f); }},
+    {"fp4.nested", "256_scales_16_codes_huge_group", [] { return nested_table(NIBBLE_FP4, -1.0f, 3e38f); }},
 };
 
 }  // namespace
