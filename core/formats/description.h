@@ -55,6 +55,17 @@ struct Scale {
   float min = 0;
 };
 
+/// The integers of all runs of a block, run r in byte r % 8 of word r / 8; bytes are signed.
+///
+/// A format of runs whose scales are halves says where they lie, as `kScaleHalf` and `kMinHalf`: those are the scale and
+/// the min of every run, or, in a format with `scale_codes`, what the integers multiply:
+/// scale = half * (code - kScaleBias), min = -(half * code). `scale` gives the same for one run; engines that decode many
+/// blocks at once take all of it from here.
+struct ScaleCodes {
+  std::uint64_t scale[2] = {0, 0};
+  std::uint64_t min[2] = {0, 0};
+};
+
 /// Eight values of a grid format: y = (scale * (entry + delta)) * sign, where formats without delta have 0, which
 /// changes no bit. An entry of 4 values comes twice: index[0] gives values 0..3 and index[1] values 4..7.
 struct GridGroup {
@@ -102,6 +113,15 @@ NIBBLE_HD constexpr ScaleAndMin6 scale_and_min_6bit(const std::uint8_t* b, int i
   if (i < 4) return {b[i] & 63u, b[i + 4] & 63u};
   return {(b[i + 4] & 15u) | (static_cast<std::uint32_t>(b[i - 4]) >> 6) << 4,
           (static_cast<std::uint32_t>(b[i + 4]) >> 4) | (static_cast<std::uint32_t>(b[i]) >> 6) << 4};
+}
+
+/// The same for all sub-blocks.
+constexpr ScaleCodes scales_and_mins_6bit(const std::uint8_t* b) {
+  const std::uint32_t first = load_u32(b), second = load_u32(b + 4), third = load_u32(b + 8);
+  const std::uint32_t high_scales = (third & 0x0f0f0f0fu) | (first >> 6 & 0x03030303u) << 4;
+  const std::uint32_t high_mins = (third >> 4 & 0x0f0f0f0fu) | (second >> 6 & 0x03030303u) << 4;
+  return {.scale = {(first & 0x3f3f3f3fu) | static_cast<std::uint64_t>(high_scales) << 32},
+          .min = {(second & 0x3f3f3f3fu) | static_cast<std::uint64_t>(high_mins) << 32}};
 }
 
 }  // namespace nibble
