@@ -39,6 +39,8 @@ struct Product {
   std::function<void(std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count, float* out,
                      std::int64_t ld)>
       decode;
+  /// Instead, where there is one row: sums[n] += factor * the weight's row k; no panel is written. Empty: not so.
+  std::function<void(std::int64_t k, std::int64_t n, std::int64_t n_count, float factor, float* sums)> multiply_row;
   /// Where activation[m][0] is, and the distance to activation[m][1].
   std::function<const std::uint8_t*(std::int64_t m)> activation;
   std::int64_t activation_stride = 0;
