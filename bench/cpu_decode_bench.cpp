@@ -1,5 +1,6 @@
 // dequantize on the CPU, every kernel row by name and, where the user names its libraries, ggml's decoders.
 // Apart from the products, whose unit is the multiplication.
+#include "bench/bitsandbytes.h"
 #include "bench/cpu_bench.h"
 #include "bench/ggml.h"
 
@@ -36,6 +37,19 @@ void ggml_dequantize(benchmark::State& state, Ggml::Decode decode, Format format
   count_values(state, values, bytes, stored_bytes(w));
 }
 
+void bitsandbytes_dequantize(benchmark::State& state, const BitsAndBytes* rival, Format format, Format to) {
+  const std::int64_t values = state.range(0);
+  const test::HostWeight& w = random_weight(format, false, kColumns, values / kColumns);
+  const std::size_t bytes = storage_bytes(to, std::array{values}).value();
+  const auto decode = rival->decoder(w.weight, to, result_memory(bytes));
+  if (!decode) return state.SkipWithError("bitsandbytes has not the function that this needs");
+  for (auto _ : state) {
+    decode();
+    benchmark::ClobberMemory();
+  }
+  count_values(state, values, bytes, stored_bytes(w));
+}
+
 void register_format(const nibble_kernel* k, Format format, bool nested) {
   for (const Format to : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
     const std::string name =
@@ -46,20 +60,39 @@ void register_format(const nibble_kernel* k, Format format, bool nested) {
   }
 }
 
-bool register_ggml() {
-  const Result<const Ggml*> loaded = Ggml::load();
+/// A rival that the user names must load: else its absence would go unnoticed.
+template <class Rival>
+const Rival* load_rival() {
+  const Result<const Rival*> loaded = Rival::load();
   if (!loaded) {
     fmt::print(stderr, "nibble_bench: {}\n", loaded.status().message());
     std::exit(2);
   }
+  return *loaded;
+}
+
+bool register_rivals() {
+  const auto* ggml = load_rival<Ggml>();
   for (const FormatInfo& info : formats()) {
-    const Ggml::Decode decode = *loaded == nullptr ? nullptr : (*loaded)->decoder(info.id);
+    const Ggml::Decode decode = ggml == nullptr ? nullptr : ggml->decoder(info.id);
     if (decode == nullptr) continue;
     benchmark::RegisterBenchmark(fmt::format("ggml.dequantize/{}", info.name).c_str(), ggml_dequantize, decode, info.id)
         ->ArgName("values")
         ->Arg(kResident)
         ->Arg(kStreaming)
         ->UseRealTime();
+  }
+  const auto* bitsandbytes = load_rival<BitsAndBytes>();
+  if (bitsandbytes == nullptr) return true;
+  for (const Format format : {NIBBLE_NF4, NIBBLE_FP4, NIBBLE_BLOCKWISE8}) {
+    for (const Format to : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
+      const std::string name = fmt::format("bitsandbytes.dequantize/{}/to_{}", format_name(format), format_name(to));
+      benchmark::RegisterBenchmark(name.c_str(), bitsandbytes_dequantize, bitsandbytes, format, to)
+          ->ArgName("values")
+          ->Arg(kResident)
+          ->Arg(kStreaming)
+          ->UseRealTime();
+    }
   }
   return true;
 }
@@ -72,7 +105,7 @@ bool register_rows() {
   return true;
 }
 
-const bool kRegistered = register_ggml() | register_rows();
+const bool kRegistered = register_rivals() | register_rows();
 
 }  // namespace
 }  // namespace nibble::bench
