@@ -71,6 +71,28 @@ class Scales {
   const std::uint8_t* blocks_;
 };
 
+/// What each byte stands for: a load where computing it branches.
+template <class F>
+struct ByteScales {
+  float of[256];
+  constexpr ByteScales() : of{} {
+    for (std::uint32_t i = 0; i < 256; ++i) of[i] = F::byte_scale(i);
+  }
+};
+template <class F>
+inline constexpr ByteScales<F> kByteScales{};
+
+template <class F>
+requires requires { F::kScaleBytes; }
+class Scales<F> {
+ public:
+  HWY_INLINE Scales(const std::uint8_t* HWY_RESTRICT blocks, int /*count*/) : bytes_(blocks + F::kScaleBytes) {}
+  HWY_INLINE Scale of(int block, int run) const { return {kByteScales<F>.of[bytes_[block * F::kBlockBytes + run]]}; }
+
+ private:
+  const std::uint8_t* bytes_;
+};
+
 #if HWY_TARGET != HWY_SCALAR
 
 /// The 16 bits at byte kAt of each block, two bytes further too in the upper half where kTwo.
