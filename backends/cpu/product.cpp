@@ -28,10 +28,10 @@ std::int64_t panel_count(const Product& p) { return std::max<std::int64_t>(1, ce
 
 /// What a thread decodes into: a panel, rows that are yet to be transposed, or both. Whole cache lines.
 std::int64_t panel_floats(const Product& p) {
-  return p.panels == Panels::dots ? 0 : round_up(p.chunk, 4) * panel_ld(p);
+  return p.panels == Panels::dots || p.panels == Panels::none ? 0 : round_up(p.chunk, 4) * panel_ld(p);
 }
 std::int64_t decoded_floats(const Product& p) {
-  return p.panels == Panels::as_decoded ? 0 : kDecodedRows * decoded_ld(p);
+  return p.panels == Panels::as_decoded || p.panels == Panels::none ? 0 : kDecodedRows * decoded_ld(p);
 }
 
 /// Few panels over a deep k leave threads idle, so k is cut into slices; by shape alone, for equal bits everywhere.
@@ -170,7 +170,7 @@ class Pass {
     float* out = sums(slice, 0) + panel * p_.panel_columns;
     if (offset == 0 && begin == end) {  // a slice without any k: its sums are zero
       for (std::int64_t m = 0; m < rows_; ++m) std::fill_n(out + m * ldc(), count, 0.0f);
-    } else if (p_.multiply_row) {
+    } else if (p_.panels == Panels::none) {
       if (offset == 0) std::fill_n(out, count, 0.0f);
       for (std::int64_t k = begin; k < end; ++k) p_.multiply_row(k, n, count, packed(slice, k - begin)[0], out);
     } else if (p_.panels == Panels::dots) {

@@ -98,11 +98,28 @@ NIBBLE_HD constexpr std::uint32_t run_code(const std::uint8_t* block, const Run&
 }
 
 /// Seven stored sign bits to eight: the eighth makes their number even.
-NIBBLE_HD constexpr std::uint32_t even_signs(std::uint32_t seven) {
+NIBBLE_HD constexpr std::uint32_t with_parity(std::uint32_t seven) {
   std::uint32_t parity = seven ^ seven >> 4;
   parity ^= parity >> 2;
   parity ^= parity >> 1;
   return seven | (parity & 1u) << 7;
+}
+
+/// The same as a table: on a CPU a load costs less than eight instructions do.
+struct SignTable {
+  std::uint8_t of[128];
+  constexpr SignTable() : of{} {
+    for (std::uint32_t i = 0; i < 128; ++i) of[i] = static_cast<std::uint8_t>(with_parity(i));
+  }
+};
+inline constexpr SignTable kSignTable{};
+
+NIBBLE_HD constexpr std::uint32_t even_signs(std::uint32_t seven) {
+#if NIBBLE_DEVICE_PASS
+  return with_parity(seven);
+#else
+  return kSignTable.of[seven];
+#endif
 }
 
 /// The scale and the min of sub-block i in the 12 packed bytes that Q4_K and Q5_K share: 6 bits each.
