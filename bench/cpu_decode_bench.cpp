@@ -55,7 +55,7 @@ void register_format(const nibble_kernel* k, Format format, bool nested) {
     const std::string name =
         fmt::format("{}/{}{}/to_{}", k->name, format_name(format), nested ? "_nested" : "", format_name(to));
     auto* b = benchmark::RegisterBenchmark(name.c_str(), dequantize, k, format, nested, to);
-    b->ArgNames({"values", "threads"})->UseRealTime();
+    b->ArgNames({"values", "threads"})->UseRealTime()->MeasureProcessCPUTime();
     b->Args({kResident, 1})->Args({kStreaming, 1})->Args({kStreaming, 2});
   }
 }

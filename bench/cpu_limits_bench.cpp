@@ -92,14 +92,20 @@ BENCHMARK(copy)
     ->Args({kResident, 1})
     ->Args({kStreaming, 1})
     ->Args({kStreaming, 2})
-    ->UseRealTime();
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
 
 void streaming_copy(benchmark::State& state) {
   measure_copy(state, [](const std::uint8_t* from, std::size_t bytes, std::uint8_t* to) {
     HWY_DYNAMIC_DISPATCH(stream_copy_of_target)(from, bytes, to);
   });
 }
-BENCHMARK(streaming_copy)->ArgNames({"values", "threads"})->Args({kStreaming, 1})->Args({kStreaming, 2})->UseRealTime();
+BENCHMARK(streaming_copy)
+    ->ArgNames({"values", "threads"})
+    ->Args({kStreaming, 1})
+    ->Args({kStreaming, 2})
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
 
 void multiply_add_peak(benchmark::State& state) {
   constexpr std::int64_t kSteps = 4'000'000;
@@ -114,7 +120,7 @@ void multiply_add_peak(benchmark::State& state) {
   }
   count_operations(state, static_cast<double>(floats * kSteps * state.range(0)));
 }
-BENCHMARK(multiply_add_peak)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(multiply_add_peak)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->MeasureProcessCPUTime();
 
 }  // namespace
 }  // namespace nibble::bench

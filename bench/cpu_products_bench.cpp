@@ -81,11 +81,13 @@ void register_out_prod(const nibble_kernel* k, Format f) {
       ->ArgNames({"tokens", "threads", "k"})
       ->ArgsProduct({{1, 2, 4, 8, 16, 32, 64, 128, 512, 2048}, {1, 2}, {0}})
       ->ArgsProduct({{128}, {2}, {512, 2048, 32768}})
-      ->UseRealTime();
+      ->UseRealTime()
+      ->MeasureProcessCPUTime();
   benchmark::RegisterBenchmark((name + "/transposed").c_str(), out_prod, k, f, true)
       ->ArgNames({"tokens", "threads", "k"})
       ->ArgsProduct({{1, 8, 128}, {2}, {0}})
-      ->UseRealTime();
+      ->UseRealTime()
+      ->MeasureProcessCPUTime();
 }
 
 bool register_rivals() {
@@ -93,7 +95,8 @@ bool register_rivals() {
     benchmark::RegisterBenchmark("sgemm.out_prod/f32", sgemm_out_prod, sgemm)
         ->ArgNames({"tokens", "threads"})
         ->ArgsProduct({{1, 16, 128, 512, 2048}, {1, 2}})
-        ->UseRealTime();
+        ->UseRealTime()
+        ->MeasureProcessCPUTime();
   }
   const Result<const Ggml*> ggml = Ggml::load();
   if (!ggml || *ggml == nullptr) return false;  // the decoders' benchmark has said why
@@ -102,7 +105,8 @@ bool register_rivals() {
     benchmark::RegisterBenchmark(fmt::format("ggml.out_prod/{}", info.name).c_str(), ggml_out_prod, *ggml, info.id)
         ->ArgNames({"tokens", "threads"})
         ->ArgsProduct({{1, 16, 128}, {2}})
-        ->UseRealTime();
+        ->UseRealTime()
+        ->MeasureProcessCPUTime();
   }
   return true;
 }
@@ -114,7 +118,8 @@ bool register_rows() {
     benchmark::RegisterBenchmark(fmt::format("{}/{}", k->name, format_name(f)).c_str(), linear, k, f)
         ->ArgNames({"tokens", "threads"})
         ->ArgsProduct({{1, 8, 16, 128, 512}, {1, 2}})
-        ->UseRealTime();
+        ->UseRealTime()
+        ->MeasureProcessCPUTime();
   });
   return true;
 }
