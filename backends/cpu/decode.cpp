@@ -38,7 +38,8 @@ struct FormatDecoder {
   int block_values = 1, block_bytes = 1;
   BlocksFn blocks = nullptr;
   FlatFn flat = nullptr;
-  MultiplyBlocksFn multiply = nullptr;  ///< null where an engine has none
+  BlocksFn stream = nullptr;  ///< this and the next are null where an engine has none
+  MultiplyBlocksFn multiply = nullptr;
 };
 
 using Decoders = std::array<FormatDecoder, kFormatCount>;
@@ -53,6 +54,7 @@ Decoders make_decoders(Target target) {
       if (d.blocks == nullptr) d.blocks = engine(target, F::kId);
     }
     if (d.blocks == nullptr) d.flat = flat_decoder(target, F::kId);
+    d.stream = runs_streamer(target, F::kId);
     d.multiply = runs_multiplier(target, F::kId);
     all[i++] = d;
   });
@@ -92,6 +94,19 @@ void decode_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::i
 }
 
 template <Target target>
+bool has_stream_row(nibble_format format) {
+  return decoder_of<target>(format).stream != nullptr;
+}
+
+template <Target target>
+void stream_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
+                std::int64_t count, float* out) {
+  const nibble_tensor& t = w.packed;
+  const FormatDecoder& d = decoder_of<target>(t.format);
+  d.stream(row_of(t, i1, i2, i3) + first / d.block_values * d.block_bytes, count / d.block_values, out);
+}
+
+template <Target target>
 bool has_multiply_row(nibble_format format) {
   return decoder_of<target>(format).multiply != nullptr;
 }
@@ -108,6 +123,8 @@ void multiply_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std:
 template <Target target>
 constexpr DecodeTable make_table() {
   return {.decode_row = decode_row<target>,
+          .has_stream_row = has_stream_row<target>,
+          .stream_row = stream_row<target>,
           .has_multiply_row = has_multiply_row<target>,
           .multiply_row = multiply_row<target>,
           .to_f16 = [](const float* from, std::int64_t count,

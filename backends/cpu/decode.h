@@ -20,6 +20,12 @@ struct DecodeTable {
   void (*decode_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
                      std::int64_t count, float* out);
 
+  /// The same past the caches, straight from the registers; `out` is aligned to 64 bytes. Only for formats that have
+  /// it. Before another thread may read the values, hwy::FlushStream is due.
+  bool (*has_stream_row)(nibble_format format);
+  void (*stream_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
+                     std::int64_t count, float* out);
+
   /// Adds factor times those values to `sums`: a weight that is multiplied once need not be written down. Only for
   /// formats that have it.
   bool (*has_multiply_row)(nibble_format format);

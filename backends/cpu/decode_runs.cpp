@@ -212,6 +212,10 @@ constexpr std::size_t kLanes = hn::MaxLanes(Df());
 struct Store {
   HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const { hn::StoreU(values, Df(), to); }
 };
+/// or go past the caches, to whole cache lines,
+struct Stream {
+  HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const { hn::Stream(values, Df(), to); }
+};
 /// or a factor times them is added to sums.
 struct AddProduct {
   hn::Vec<Df> factor;
@@ -410,6 +414,12 @@ HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int
 
 #if HWY_TARGET != HWY_SCALAR
 template <class F>
+HWY_FLATTEN void stream_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
+                               float* HWY_RESTRICT out) {
+  decode_each<F>(blocks, block_count, out, Stream{});
+}
+
+template <class F>
 HWY_FLATTEN void multiply_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float factor,
                                  float* HWY_RESTRICT sums) {
   decode_each<F>(blocks, block_count, sums, AddProduct{hn::Set(Df(), factor)});
@@ -423,6 +433,16 @@ BlocksFn runs_decoder(nibble_format format) {
   visit_format(format, [&](auto f) {
     if constexpr (decltype(f)::kEngine == Engine::runs) found = decode_blocks<decltype(f)>;
   });
+  return found;
+}
+
+BlocksFn runs_streamer([[maybe_unused]] nibble_format format) {
+  BlocksFn found = nullptr;
+#if HWY_TARGET != HWY_SCALAR
+  visit_format(format, [&](auto f) {
+    if constexpr (decltype(f)::kEngine == Engine::runs) found = stream_blocks<decltype(f)>;
+  });
+#endif
   return found;
 }
 
@@ -448,6 +468,13 @@ namespace nibble::cpu {
 
 BlocksFn runs_decoder(Target target, nibble_format format) {
 #define NIBBLE_CPU_FUNCTION runs_decoder
+  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
+#undef NIBBLE_CPU_FUNCTION
+  return nullptr;
+}
+
+BlocksFn runs_streamer(Target target, nibble_format format) {
+#define NIBBLE_CPU_FUNCTION runs_streamer
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
 #undef NIBBLE_CPU_FUNCTION
   return nullptr;

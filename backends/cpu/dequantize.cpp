@@ -62,6 +62,11 @@ void decode_piece(const Work& work, std::int64_t row, std::int64_t first, std::i
     table.decode_row(r.weight, i1, i2, i3, first, count, reinterpret_cast<float*>(out));
     return;
   }
+  if (is_f32 && reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && table.has_stream_row(r.weight.packed.format)) {
+    table.stream_row(r.weight, i1, i2, i3, first, count, reinterpret_cast<float*>(out));
+    hwy::FlushStream();
+    return;
+  }
   alignas(64) std::array<float, kTile> tile;
   alignas(64) std::array<std::uint8_t, 2 * kTile> rounded;
   for (std::int64_t done = 0; done < count; done += kTile) {

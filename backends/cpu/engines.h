@@ -24,6 +24,7 @@ using StreamFn = void (*)(const std::uint8_t* from, std::int64_t bytes, std::uin
 
 // Each answers nullptr for a format that is another engine's.
 BlocksFn runs_decoder(Target target, nibble_format format);
+BlocksFn runs_streamer(Target target, nibble_format format);  ///< past the caches; `out` is a whole cache line
 MultiplyBlocksFn runs_multiplier(Target target, nibble_format format);
 BlocksFn grid_decoder(Target target, nibble_format format);
 BlocksFn base3_decoder(Target target, nibble_format format);
