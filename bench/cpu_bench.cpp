@@ -1,27 +1,55 @@
-// dequantize and out_prod on the CPU, every kernel row by name, beside a copy of the same bytes and, where the user
-// names its libraries, ggml. Apart from the dispatch benchmark, whose unit is the nanosecond.
-#include "bench/ggml.h"
-#include "tests/support/weights.h"
+// Weights, memory, threads and counters of the CPU benchmarks.
+// Apart from the header so that each benchmark compiles without them.
+#include "bench/cpu_bench.h"
 
-#include <benchmark/benchmark.h>
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <cstring>
-#include <memory>
+#include <thread>
 
 namespace nibble::bench {
 namespace {
 
-constexpr std::int64_t kResident = 16 * 1024;              // values: 64 KiB of f32, within a core's second-level cache
-constexpr std::int64_t kStreaming = 64 * 1024 * 1024;      // values: 256 MiB of f32
-constexpr std::int64_t kEmbed = 2048, kVocabulary = 8192;  // the shape of W in every out_prod
+constexpr std::int64_t kRandomRows = 64;  // random bits are slow to make
+
+void repeat(std::span<std::uint8_t> bytes, std::size_t pattern) {
+  for (std::size_t at = pattern; at < bytes.size(); at += pattern)
+    std::memcpy(bytes.data() + at, bytes.data(), std::min(pattern, bytes.size() - at));
+}
+
+test::HostWeight make_weight_of(Format format, bool nested, std::int64_t columns, std::int64_t rows) {
+  test::Random random("bench");
+  const auto make = [&](std::int64_t row_count) {
+    return test::make_host_weight({format, nested}, {.shape = {columns, row_count, 1, 1}}, test::Contents::moderate,
+                                  random);
+  };
+  if (rows <= kRandomRows || find_format(format)->kind == FormatInfo::Kind::flat) return make(rows);
+  test::HostWeight w = make(kRandomRows);
+  const std::size_t pattern = w.packed.size();
+  w.packed.resize(pattern / kRandomRows * static_cast<std::size_t>(rows));
+  repeat(w.packed, pattern);
+  w.weight.packed = make_tensor(w.packed.data(), format, {columns, rows});
+  return w;
+}
+
+}  // namespace
 
 const Registry& registry() { return Registry::default_registry().value(); }
 
-/// Random codes and moderate scales: zeros can run faster than real data, and subnormal values slower.
-test::HostWeight random_weight(Format format, bool nested, std::int64_t columns, std::int64_t rows) {
-  test::Random random("bench");
-  return test::make_host_weight({format, nested}, {.shape = {columns, rows, 1, 1}}, test::Contents::moderate, random);
+const test::HostWeight& random_weight(Format format, bool nested, std::int64_t columns, std::int64_t rows) {
+  struct Kept {
+    Format format = 0;
+    bool nested = false;
+    std::int64_t columns = 0, rows = 0;
+    test::HostWeight weight;
+  };
+  static Kept kept;
+  if (kept.format != format || kept.nested != nested || kept.columns != columns || kept.rows != rows)
+    kept = {format, nested, columns, rows, make_weight_of(format, nested, columns, rows)};
+  return kept.weight;
+}
+
+std::size_t stored_bytes(const test::HostWeight& w) {
+  return w.packed.size() + w.code.size() + w.absmax.size() + w.nested_absmax.size() + w.nested_code.size();
 }
 
 std::vector<float> random_floats(std::int64_t count) {
@@ -31,147 +59,47 @@ std::vector<float> random_floats(std::int64_t count) {
   return values;
 }
 
-/// GB/s of f32 written.
-void count_written(benchmark::State& state, std::int64_t values) {
-  state.counters["GB/s"] =
-      benchmark::Counter(static_cast<double>(values) * 4e-9, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["ns/value"] = benchmark::Counter(
-      static_cast<double>(values) * 1e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+std::uint8_t* result_memory(std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  static std::vector<std::uint8_t> memory;
+  if (memory.size() < bytes + kLine) memory.assign(bytes + kLine, 1);
+  return memory.data() + (kLine - reinterpret_cast<std::uintptr_t>(memory.data()) % kLine) % kLine;
 }
 
-void copy(benchmark::State& state) {
-  const auto bytes = static_cast<std::size_t>(state.range(0)) * 4;
-  std::vector<char> from(bytes, 1), to(bytes, 2);
-  for (auto _ : state) {
-    std::memcpy(to.data(), from.data(), bytes);
-    benchmark::ClobberMemory();
-  }
-  count_written(state, state.range(0));
-}
-BENCHMARK(copy)->Arg(kResident)->Arg(kStreaming)->UseRealTime();
-
-void dequantize_row(benchmark::State& state, const nibble_kernel* kernel, Format format, bool nested) {
-  const std::int64_t values = state.range(0);
-  const test::HostWeight w = random_weight(format, nested, 4096, values / 4096);
-  std::vector<float> out(static_cast<std::size_t>(values), 1.0f);
-  nibble_request r = make_request(NIBBLE_OP_DEQUANTIZE);
-  r.weight = w.weight;
-  r.dst = make_tensor(out.data(), NIBBLE_F32, {4096, values / 4096});
-  r.threads = static_cast<std::uint32_t>(state.range(1));
-  auto plan = registry().plan(r, kernel->name);
+void run_kernel(benchmark::State& state, const nibble_kernel* kernel, const nibble_request& request) {
+  auto plan = registry().plan(request, kernel->name);
   if (!plan) return state.SkipWithError(plan.status().message().c_str());
   for (auto _ : state) {
-    if (Status s = plan->run(r); !s) return state.SkipWithError(s.message().c_str());
+    if (Status s = plan->run(request); !s) return state.SkipWithError(s.message().c_str());
     benchmark::ClobberMemory();
   }
-  count_written(state, values);
 }
 
-void count_operations(benchmark::State& state, std::int64_t tokens) {
-  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * static_cast<double>(kEmbed * kVocabulary * tokens),
-                                                 benchmark::Counter::kIsIterationInvariantRate);
+void on_threads(std::int64_t threads, const std::function<void(std::int64_t)>& body) {
+  std::vector<std::jthread> others;
+  for (std::int64_t i = 1; i < threads; ++i) others.emplace_back([&body, i] { body(i); });
+  body(0);
 }
 
-void out_prod_row(benchmark::State& state, const nibble_kernel* kernel, Format format) {
-  const std::int64_t tokens = state.range(0);
-  const test::HostWeight w = random_weight(format, false, kEmbed, kVocabulary);
-  std::vector<float> grad = random_floats(tokens * kVocabulary);
-  std::vector<float> out(static_cast<std::size_t>(tokens * kEmbed));
-  nibble_request r = make_request(NIBBLE_OP_OUT_PROD);
-  r.weight = w.weight;
-  r.src1 = make_tensor(grad.data(), NIBBLE_F32, {tokens, kVocabulary});
-  r.dst = make_tensor(out.data(), NIBBLE_F32, {kEmbed, tokens});
-  r.threads = static_cast<std::uint32_t>(state.range(1));
-  auto plan = registry().plan(r, kernel->name);
-  if (!plan) return state.SkipWithError(plan.status().message().c_str());
-  for (auto _ : state) {
-    if (Status s = plan->run(r); !s) return state.SkipWithError(s.message().c_str());
-    benchmark::ClobberMemory();
-  }
-  count_operations(state, tokens);
+void count_values(benchmark::State& state, std::int64_t values, std::size_t result_bytes, std::size_t read_bytes) {
+  using benchmark::Counter;
+  const auto rate = [](double each) { return Counter(each, Counter::kIsIterationInvariantRate); };
+  state.counters["GB/s"] = rate(1e-9 * static_cast<double>(result_bytes));
+  state.counters["moved_GB/s"] = rate(1e-9 * static_cast<double>(result_bytes + read_bytes));
+  state.counters["ns/value"] =
+      Counter(1e-9 * static_cast<double>(values), Counter::kIsIterationInvariantRate | Counter::kInvert);
 }
 
-void ggml_dequantize(benchmark::State& state, Ggml::Decode decode, Format format) {
-  const std::int64_t values = state.range(0);
-  const test::HostWeight w = random_weight(format, false, 4096, values / 4096);
-  std::vector<float> out(static_cast<std::size_t>(values), 1.0f);
-  for (auto _ : state) {
-    decode(w.packed.data(), out.data(), values);
-    benchmark::ClobberMemory();
-  }
-  count_written(state, values);
+void count_operations(benchmark::State& state, double multiply_adds) {
+  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * multiply_adds, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void ggml_out_prod(benchmark::State& state, const Ggml* ggml, Format format) {
-  const std::int64_t tokens = state.range(0);
-  const test::HostWeight w = random_weight(format, false, kEmbed, kVocabulary);
-  const auto graph = ggml->out_prod(format, kEmbed, kVocabulary, tokens, w.packed, random_floats(tokens * kVocabulary));
-  if (!graph) return state.SkipWithError("ggml has not every function that its out_prod needs");
-  for (auto _ : state) {
-    if (!graph->run(static_cast<int>(state.range(1)))) return state.SkipWithError("ggml could not compute the graph");
-    benchmark::ClobberMemory();
-  }
-  count_operations(state, tokens);
-}
-
-bool multiplied(Format f) { return f == NIBBLE_Q4_K || f == NIBBLE_Q8_0 || f == NIBBLE_F32; }
-
-bool register_ggml() {
-  const Result<const Ggml*> loaded = Ggml::load();
-  if (!loaded) {
-    fmt::print(stderr, "nibble_bench: {}\n", loaded.status().message());
-    std::exit(2);
-  }
-  const Ggml* ggml = *loaded;
-  if (ggml == nullptr) return false;
-  for (const FormatInfo& info : formats()) {
-    const Ggml::Decode decode = ggml->decoder(info.id);
-    if (decode != nullptr) {
-      benchmark::RegisterBenchmark(fmt::format("ggml.dequantize/{}", info.name).c_str(), ggml_dequantize, decode,
-                                   info.id)
-          ->Arg(kResident)
-          ->Arg(kStreaming)
-          ->UseRealTime();
-    }
-    if (multiplied(info.id)) {
-      benchmark::RegisterBenchmark(fmt::format("ggml.out_prod/{}", info.name).c_str(), ggml_out_prod, ggml, info.id)
-          ->ArgsProduct({{1, 16, 128}, {2}})
-          ->UseRealTime();
-    }
-  }
-  return true;
-}
-
-/// One benchmark a row and format; the reference is left out, which is not meant to be fast.
-bool register_rows() {
+void for_each_row(nibble_op op, const std::function<void(const nibble_kernel*, Format)>& visit) {
   for (const KernelRecord& record : registry().kernels()) {
     const nibble_kernel* k = record.kernel;
-    if (k->device_type != NIBBLE_DEVICE_CPU || k->tier == NIBBLE_TIER_REFERENCE) continue;
-    for (std::uint64_t i = 0; i < k->format_count; ++i) {
-      const Format f = k->formats[i];
-      const std::string name = fmt::format("{}/{}", k->name, format_name(f));
-      if (k->op == NIBBLE_OP_DEQUANTIZE) {
-        benchmark::RegisterBenchmark(name.c_str(), dequantize_row, k, f, false)
-            ->Args({kResident, 1})
-            ->Args({kStreaming, 1})
-            ->Args({kStreaming, 2})
-            ->UseRealTime();
-        if (f == NIBBLE_NF4 || f == NIBBLE_FP4) {
-          benchmark::RegisterBenchmark((name + "_nested").c_str(), dequantize_row, k, f, true)
-              ->Args({kResident, 1})
-              ->Args({kStreaming, 2})
-              ->UseRealTime();
-        }
-      } else if (k->op == NIBBLE_OP_OUT_PROD && multiplied(f)) {
-        benchmark::RegisterBenchmark(name.c_str(), out_prod_row, k, f)
-            ->ArgsProduct({{1, 4, 16, 128, 512}, {1, 2}})
-            ->UseRealTime();
-      }
-    }
+    if (k->op != op || k->device_type != NIBBLE_DEVICE_CPU || k->tier == NIBBLE_TIER_REFERENCE) continue;
+    for (std::uint64_t i = 0; i < k->format_count; ++i) visit(k, k->formats[i]);
   }
-  return true;
 }
-const bool kRegistered = register_ggml() | register_rows();
 
-}  // namespace
 }  // namespace nibble::bench

@@ -1,11 +1,9 @@
 // The few functions of ggml's C interface that are called, declared here as its public headers have them.
-// Apart from the header so that dlfcn.h and ggml's types stay in one file.
+// Apart from the header so that ggml's types stay in one file.
 #include "bench/ggml.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
+#include "bench/library.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -17,11 +15,6 @@ struct InitParams {
   void* mem_buffer;
   bool no_alloc;
 };
-
-template <typename Function>
-Function* look_up(void* library, const std::string& name) {
-  return reinterpret_cast<Function*>(dlsym(library, name.c_str()));
-}
 
 class Graph : public GgmlOutProd {
  public:
@@ -41,11 +34,11 @@ class Graph : public GgmlOutProd {
 
 Result<const Ggml*> Ggml::load() {
   static Ggml ggml;
-  const char* folder = std::getenv("NIBBLE_BENCH_GGML");
-  if (folder == nullptr) return static_cast<const Ggml*>(nullptr);
   for (auto [library, file] : {std::pair(&ggml.base_, "libggml-base.so"), std::pair(&ggml.cpu_, "libggml-cpu.so")}) {
-    *library = dlopen(fmt::format("{}/{}", folder, file).c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (*library == nullptr) return Status(NIBBLE_NOT_FOUND, fmt::format("NIBBLE_BENCH_GGML: {}", dlerror()));
+    auto opened = open_rival("NIBBLE_BENCH_GGML", file);
+    if (!opened) return opened.status();
+    if (*opened == nullptr) return static_cast<const Ggml*>(nullptr);
+    *library = *opened;
   }
   return static_cast<const Ggml*>(&ggml);
 }

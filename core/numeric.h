@@ -55,6 +55,9 @@ NIBBLE_HD constexpr std::uint32_t load_u16(const std::uint8_t* p) {
   return static_cast<std::uint32_t>(p[0]) | static_cast<std::uint32_t>(p[1]) << 8;
 }
 NIBBLE_HD constexpr std::uint32_t load_u32(const std::uint8_t* p) { return load_u16(p) | load_u16(p + 2) << 16; }
+NIBBLE_HD constexpr std::uint64_t load_u64(const std::uint8_t* p) {
+  return load_u32(p) | static_cast<std::uint64_t>(load_u32(p + 4)) << 32;
+}
 
 /// IEEE half to binary32, exact. A NaN stays a NaN.
 NIBBLE_HD constexpr float float_from_half(std::uint32_t h) {

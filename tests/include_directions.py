@@ -29,8 +29,8 @@ PUBLIC = {
 }
 # What may stand in a few places only.
 RARE = {
-    r"\bgetenv\s*\(": ["dispatch/overrides.cpp", "bench/ggml.cpp"],
-    r"\bdlopen\s*\(": ["dispatch/loader.cpp", "bench/ggml.cpp"],
+    r"\bgetenv\s*\(": ["dispatch/overrides.cpp", "bench/library.cpp"],
+    r"\bdlopen\s*\(": ["dispatch/loader.cpp", "bench/library.cpp"],
     r"\b__(CUDACC|HIPCC|CUDA_ARCH|HIP_DEVICE_COMPILE)__\b": ["core/numeric.h", "backends/gpu/device.h"],
     r"<tbb/|<oneapi/tbb": ["backends/cpu/threads.h", "backends/cpu/threads.cpp"],
 }

@@ -20,6 +20,18 @@ struct DecodeTable {
   void (*decode_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
                      std::int64_t count, float* out);
 
+  /// The same past the caches, straight from the registers; `out` is aligned to 64 bytes. Only for formats that have
+  /// it. Before another thread may read the values, hwy::FlushStream is due.
+  bool (*has_stream_row)(nibble_format format);
+  void (*stream_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
+                     std::int64_t count, float* out);
+
+  /// Adds factor times those values to `sums`: a weight that is multiplied once need not be written down. Only for
+  /// formats that have it.
+  bool (*has_multiply_row)(nibble_format format);
+  void (*multiply_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
+                       std::int64_t count, float factor, float* sums);
+
   /// Rounds f32 to nearest even, as core's store_element. Neither pointer need be aligned.
   void (*to_f16)(const float* from, std::int64_t count, std::uint8_t* to);
   void (*to_bf16)(const float* from, std::int64_t count, std::uint8_t* to);
@@ -31,6 +43,11 @@ struct DecodeTable {
 
 /// The processor must have the target's instructions (detected_isa).
 const DecodeTable& decode_table(Target target);
+
+/// Asks memory for what decode_row will soon read. Weights are wider than what a product takes of a row at a time, and
+/// no processor guesses where the next row's part begins.
+void prefetch_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
+                  std::int64_t count);
 
 /// Writes f32 values as `type`, which is f32, f16 or bf16: one rounding. `to` need not be aligned.
 inline void round_to(const DecodeTable& table, nibble_format type, const float* from, std::int64_t count,

@@ -13,6 +13,9 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/decode_flat.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include "backends/cpu/table256-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -211,25 +214,51 @@ void decode_flat4(const nibble_weight& w, std::int64_t first, std::int64_t count
   for_each_block(w, first, count, out, part);
 }
 
+/// Values one by one, or a gathered vector at a time.
+HWY_INLINE void look_up_256(const std::uint8_t* HWY_RESTRICT packed, std::int64_t count, const float* HWY_RESTRICT code,
+                            float scale, float* HWY_RESTRICT out) {
+  std::int64_t i = 0;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(decltype(d)()));
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto values = hn::GatherIndex(d, code, hn::PromoteTo(di, hn::LoadU(d8, packed + i)));
+    hn::StoreU(hn::Mul(values, hn::Set(d, scale)), d, out + i);
+  }
+#endif
+  for (; i < count; ++i) out[i] = mul_rn(code[packed[i]], scale);
+}
+
 void decode_flat8(const nibble_weight& w, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out) {
   const std::uint8_t* packed = bytes_of(w.packed);
   const auto* code = reinterpret_cast<const float*>(bytes_of(w.code));
-  const auto part = [&](std::int64_t at, std::int64_t n, float scale, float* HWY_RESTRICT to) HWY_ATTR {
-    std::int64_t i = 0;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    const hn::ScalableTag<float> d;
-    const hn::RebindToSigned<decltype(d)> di;
-    const hn::Rebind<std::uint8_t, decltype(d)> d8;
-    constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(decltype(d)()));
-    for (; i + kLanes <= n; i += kLanes) {
-      const auto values = hn::GatherIndex(d, code, hn::PromoteTo(di, hn::LoadU(d8, packed + at + i)));
-      hn::StoreU(hn::Mul(values, hn::Set(d, scale)), d, to + i);
-    }
-#endif
-    for (; i < n; ++i) to[i] = mul_rn(code[packed[at + i]], scale);
+  const auto part = [&](std::int64_t at, std::int64_t n, float scale, float* HWY_RESTRICT to)
+                        HWY_ATTR { look_up_256(packed + at, n, code, scale, to); };
+  for_each_block(w, first, count, out, part);
+}
+
+#if HWY_TARGET == HWY_AVX3
+
+NIBBLE_CPU_VBMI HWY_FLATTEN void decode_flat8_in_registers(const nibble_weight& w, std::int64_t first,
+                                                           std::int64_t count, float* HWY_RESTRICT out) {
+  const std::uint8_t* packed = bytes_of(w.packed);
+  const auto* code = reinterpret_cast<const float*>(bytes_of(w.code));
+  const Table256 table(code);
+  const auto part = [&](std::int64_t at, std::int64_t n, float scale, float* HWY_RESTRICT to) NIBBLE_CPU_VBMI {
+    const std::int64_t done = table.decode(packed + at, n, scale, to);
+    look_up_256(packed + at + done, n - done, code, scale, to + done);
   };
   for_each_block(w, first, count, out, part);
 }
+
+FlatFn flat8_decoder() {
+  return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0 ? decode_flat8_in_registers : decode_flat8;
+}
+#else
+FlatFn flat8_decoder() { return decode_flat8; }
+#endif
 
 }  // namespace
 
@@ -237,7 +266,7 @@ FlatFn flat_decoder(nibble_format format) {
   FlatFn found = nullptr;
   visit_format(format, [&](auto f) {
     if constexpr (decltype(f)::kEngine == Engine::flat4) found = decode_flat4<decltype(f)>;
-    if constexpr (decltype(f)::kEngine == Engine::flat8) found = decode_flat8;
+    if constexpr (decltype(f)::kEngine == Engine::flat8) found = flat8_decoder();
   });
   return found;
 }

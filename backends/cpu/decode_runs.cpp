@@ -5,6 +5,7 @@
 #include "backends/cpu/engines.h"
 #include "core/formats/formats.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/bytes-inl.h"
+#include "backends/cpu/scales-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -22,9 +24,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kChunk = 16;  // codes that are unpacked together: one 128-bit vector of bytes
-
-template <class F>
-inline constexpr int kRuns = F::kBlockValues / F::kRunLength;
 
 /// What a code stands for before scale and min.
 template <class F>
@@ -42,59 +41,45 @@ constexpr float code_value(int code) {
 template <class F>
 inline constexpr int kCodeBits = F::run(0).low.bits + F::run(0).high.bits;
 
-/// Where every run has a byte or more of its own for its scale, the compiler works on the scales of several runs at
-/// once.
-template <class F>
-inline constexpr bool kScalesTogether = kRuns<F> > 2 && F::kBlockBytes - F::kBlockValues* kCodeBits<F> / 8 >= kRuns<F>;
-
-/// Scales and mins of a block's runs.
-template <class F>
-class Scales {
- public:
-  explicit HWY_INLINE Scales(const std::uint8_t* HWY_RESTRICT block) : block_(block) {}
-  HWY_INLINE Scale operator[](int run) const { return F::scale(block_, run); }
-
- private:
-  const std::uint8_t* block_;
-};
-
-template <class F>
-requires kScalesTogether<F>
-class Scales<F> {
- public:
-  explicit HWY_INLINE Scales(const std::uint8_t* HWY_RESTRICT block) {
-#pragma GCC unroll 1
-    for (int r = 0; r < kRuns<F>; ++r) {
-      const Scale s = F::scale(block, r);
-      scale_[r] = s.scale;
-      if constexpr (F::kCombine == Combine::sum) min_[r] = s.min;
-    }
-  }
-  HWY_INLINE Scale operator[](int run) const { return {scale_[run], F::kCombine == Combine::sum ? min_[run] : 0.0f}; }
-
- private:
-  float scale_[kRuns<F>], min_[kRuns<F>];
-};
-
 #if HWY_TARGET == HWY_SCALAR
 
+/// What becomes of values: they are the result.
+struct Store {
+  HWY_INLINE void operator()(float value, float* to) const { *to = value; }
+};
+
 template <class F, int kRun>
-HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out) {
+HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out, const Store& put) {
   constexpr Run kThis = F::run(kRun);
   for (int l = 0; l < F::kRunLength; ++l) {
     const float product = code_value<F>(static_cast<int>(run_code(block, kThis, l))) * s.scale;
-    out[l] = F::kCombine == Combine::sum ? product + s.min : product;
+    put(F::kCombine == Combine::sum ? product + s.min : product, out + l);
   }
 }
 
 #else
 
-using Df = hn::CappedTag<float, kChunk>;
 using Du8 = hn::FixedTag<std::uint8_t, kChunk>;
 using Di8 = hn::FixedTag<std::int8_t, kChunk>;
 using Du16 = hn::FixedTag<std::uint16_t, kChunk / 2>;
 using Bytes = hn::Vec<Du8>;
 constexpr std::size_t kLanes = hn::MaxLanes(Df());
+
+/// What becomes of values: they are the result,
+struct Store {
+  HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const { hn::StoreU(values, Df(), to); }
+};
+/// or go past the caches, to whole cache lines,
+struct Stream {
+  HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const { hn::Stream(values, Df(), to); }
+};
+/// or a factor times them is added to sums.
+struct AddProduct {
+  hn::Vec<Df> factor;
+  HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const {
+    hn::StoreU(hn::MulAdd(values, factor, hn::LoadU(Df(), to)), Df(), to);
+  }
+};
 
 /// Moves bits up by kShift, down where it is negative. There is no shift of bytes: what comes over from the neighbour
 /// is for the caller to mask.
@@ -183,20 +168,22 @@ HWY_INLINE Bytes unpack_codes(const std::uint8_t* HWY_RESTRICT block) {
   }
 }
 
-template <class F, std::size_t... kPart>
-HWY_INLINE void store_parts(hn::Vec<Di8> codes, Scale s, float* HWY_RESTRICT out, std::index_sequence<kPart...>) {
+template <class F, class Put, std::size_t... kPart>
+HWY_INLINE void store_parts(hn::Vec<Di8> codes, Scale s, float* HWY_RESTRICT out, const Put& put,
+                            std::index_sequence<kPart...>) {
   const Df d;
   const auto scales = hn::Set(d, s.scale), mins = hn::Set(d, s.min);
   const auto store = [&](auto values, std::size_t at) HWY_ATTR {
     const auto product = hn::Mul(values, scales);
-    hn::StoreU(F::kCombine == Combine::sum ? hn::Add(product, mins) : product, d, out + at);
+    put(F::kCombine == Combine::sum ? hn::Add(product, mins) : product, out + at);
   };
   (store(bytes_to_floats<kPart * kLanes>(d, codes), kPart * kLanes), ...);
 }
 
 /// Sixteen values by arithmetic on their codes.
-template <class F, int kRun, int kFirst>
-HWY_INLINE void compute_chunk(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out) {
+template <class F, int kRun, int kFirst, class Put>
+HWY_INLINE void compute_chunk(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out,
+                              const Put& put) {
   const Du8 d;
   Bytes codes = unpack_codes<F, kRun, kFirst, true>(block);
   if constexpr (F::kCombine == Combine::table) {
@@ -204,7 +191,7 @@ HWY_INLINE void compute_chunk(const std::uint8_t* HWY_RESTRICT block, Scale s, f
   } else if constexpr (F::kCombine == Combine::product) {
     codes = hn::Sub(codes, hn::Set(d, static_cast<std::uint8_t>(F::kBias)));
   }
-  store_parts<F>(hn::BitCast(Di8(), codes), s, out, std::make_index_sequence<kChunk / kLanes>());
+  store_parts<F>(hn::BitCast(Di8(), codes), s, out, put, std::make_index_sequence<kChunk / kLanes>());
 }
 
 #if HWY_TARGET == HWY_AVX3
@@ -221,9 +208,9 @@ template <class F>
 inline constexpr CodeValues<F> kCodeValues{};
 
 /// A run of few codes has few values: compute those, in one register, and pick from them by code.
-template <class F, int kRun, int kFirst>
-HWY_INLINE void pick_chunk(const std::uint8_t* HWY_RESTRICT block, hn::Vec<Df> values, float* HWY_RESTRICT out) {
-  const Df d;
+template <class F, int kRun, int kFirst, class Put>
+HWY_INLINE void pick_chunk(const std::uint8_t* HWY_RESTRICT block, hn::Vec<Df> values, float* HWY_RESTRICT out,
+                           const Put& put) {
   const hn::RebindToUnsigned<Df> du;
   constexpr Plane kLow = F::run(kRun).low;
   hn::Vec<decltype(du)> codes;
@@ -235,45 +222,70 @@ HWY_INLINE void pick_chunk(const std::uint8_t* HWY_RESTRICT block, hn::Vec<Df> v
     codes = hn::PromoteTo(du, unpack_codes<F, kRun, kFirst, false>(block));
   }
   // Not IndicesFromVec: that asserts indices below 16, of which the permutation reads the lowest four bits only.
-  hn::StoreU(hn::TableLookupLanes(values, hn::Indices512<float>{codes.raw}), d, out);
+  put(hn::TableLookupLanes(values, hn::Indices512<float>{codes.raw}), out);
 }
 #endif
 
-template <class F, int kRun>
-HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out) {
+template <class F, int kRun, class Put>
+HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out, const Put& put) {
   static_assert(F::kRunLength == kChunk || F::kRunLength == 2 * kChunk);
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kCodeBits<F> <= 4) {
     const Df d;
     auto values = hn::Mul(hn::Load(d, kCodeValues<F>.of), hn::Set(d, s.scale));
     if constexpr (F::kCombine == Combine::sum) values = hn::Add(values, hn::Set(d, s.min));
-    pick_chunk<F, kRun, 0>(block, values, out);
-    if constexpr (F::kRunLength == 2 * kChunk) pick_chunk<F, kRun, kChunk>(block, values, out + kChunk);
+    pick_chunk<F, kRun, 0>(block, values, out, put);
+    if constexpr (F::kRunLength == 2 * kChunk) pick_chunk<F, kRun, kChunk>(block, values, out + kChunk, put);
     return;
   }
 #endif
-  compute_chunk<F, kRun, 0>(block, s, out);
-  if constexpr (F::kRunLength == 2 * kChunk) compute_chunk<F, kRun, kChunk>(block, s, out + kChunk);
+  compute_chunk<F, kRun, 0>(block, s, out, put);
+  if constexpr (F::kRunLength == 2 * kChunk) compute_chunk<F, kRun, kChunk>(block, s, out + kChunk, put);
 }
 #endif
 
-template <class F, std::size_t... kRun>
-HWY_INLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, float* HWY_RESTRICT out,
-                             std::index_sequence<kRun...>) {
-  const Scales<F> scales(block);
-  (decode_run<F, static_cast<int>(kRun)>(block, scales[kRun], out + kRun * F::kRunLength), ...);
+template <class F, class Put, std::size_t... kRun>
+HWY_INLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, const Scales<F>& scales, int index,
+                             float* HWY_RESTRICT out, const Put& put, std::index_sequence<kRun...>) {
+  (decode_run<F, static_cast<int>(kRun)>(block, scales.of(index, kRun), out + kRun * F::kRunLength, put), ...);
+}
+
+template <class F, class Put>
+HWY_INLINE void decode_each(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out,
+                            const Put& put) {
+  for (std::int64_t first = 0; first < block_count; first += kBatch) {
+    const auto count = static_cast<int>(std::min<std::int64_t>(kBatch, block_count - first));
+    const Scales<F> scales(blocks, count);
+    for (int i = 0; i < count; ++i, blocks += F::kBlockBytes, out += F::kBlockValues) {
+      decode_block<F>(blocks, scales, i, out, put, std::make_index_sequence<kRuns<F>>());
+    }
+  }
 }
 
 // Flattened: a scale that the compiler leaves in a function of its own is a call every sixteen values.
 template <class F>
 HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
                                float* HWY_RESTRICT out) {
-  for (std::int64_t i = 0; i < block_count; ++i) {
-    decode_block<F>(blocks + i * F::kBlockBytes, out + i * F::kBlockValues, std::make_index_sequence<kRuns<F>>());
-  }
+  decode_each<F>(blocks, block_count, out, Store{});
 }
 
-BlocksFn decoder(nibble_format format) {
+#if HWY_TARGET != HWY_SCALAR
+template <class F>
+HWY_FLATTEN void stream_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
+                               float* HWY_RESTRICT out) {
+  decode_each<F>(blocks, block_count, out, Stream{});
+}
+
+template <class F>
+HWY_FLATTEN void multiply_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float factor,
+                                 float* HWY_RESTRICT sums) {
+  decode_each<F>(blocks, block_count, sums, AddProduct{hn::Set(Df(), factor)});
+}
+#endif
+
+}  // namespace
+
+BlocksFn runs_decoder(nibble_format format) {
   BlocksFn found = nullptr;
   visit_format(format, [&](auto f) {
     if constexpr (decltype(f)::kEngine == Engine::runs) found = decode_blocks<decltype(f)>;
@@ -281,9 +293,25 @@ BlocksFn decoder(nibble_format format) {
   return found;
 }
 
-}  // namespace
+BlocksFn runs_streamer([[maybe_unused]] nibble_format format) {
+  BlocksFn found = nullptr;
+#if HWY_TARGET != HWY_SCALAR
+  visit_format(format, [&](auto f) {
+    if constexpr (decltype(f)::kEngine == Engine::runs) found = stream_blocks<decltype(f)>;
+  });
+#endif
+  return found;
+}
 
-BlocksFn runs_decoder(nibble_format format) { return decoder(format); }
+MultiplyBlocksFn runs_multiplier([[maybe_unused]] nibble_format format) {
+  MultiplyBlocksFn found = nullptr;
+#if HWY_TARGET != HWY_SCALAR
+  visit_format(format, [&](auto f) {
+    if constexpr (decltype(f)::kEngine == Engine::runs) found = multiply_blocks<decltype(f)>;
+  });
+#endif
+  return found;
+}
 
 }  // namespace nibble::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -291,12 +319,28 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace nibble::cpu {
 
-BlocksFn runs_decoder(Target target, nibble_format format) {
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
   case Target::name:                                                \
-    return hwy_namespace::runs_decoder(format);
+    return hwy_namespace::NIBBLE_CPU_FUNCTION(format);
+
+BlocksFn runs_decoder(Target target, nibble_format format) {
+#define NIBBLE_CPU_FUNCTION runs_decoder
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_CASE
+#undef NIBBLE_CPU_FUNCTION
+  return nullptr;
+}
+
+BlocksFn runs_streamer(Target target, nibble_format format) {
+#define NIBBLE_CPU_FUNCTION runs_streamer
+  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
+#undef NIBBLE_CPU_FUNCTION
+  return nullptr;
+}
+
+MultiplyBlocksFn runs_multiplier(Target target, nibble_format format) {
+#define NIBBLE_CPU_FUNCTION runs_multiplier
+  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
+#undef NIBBLE_CPU_FUNCTION
   return nullptr;
 }
 

@@ -10,6 +10,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/microkernel.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -46,6 +47,11 @@ void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t
   for (auto& row : sums) {
     for (auto& sum : row) sum = hn::Zero(d);
   }
+  // What the sums are added to comes from farther away than a and b.
+  for (std::size_t m = 0; m < kRows; ++m) {
+    for (std::size_t v = 0; v < kVectors; ++v)
+      hwy::Prefetch(c + static_cast<std::int64_t>(m) * ldc + static_cast<std::int64_t>(v) * kLanes);
+  }
   for (std::int64_t i = 0; i < k; ++i, a += kRows, b += ldb) {
     hn::Vec<D> columns[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(d, b + v * static_cast<std::size_t>(kLanes));
@@ -76,18 +82,22 @@ constexpr auto kWide = wide_tiles(std::make_index_sequence<kTileRows>());
 
 void multiply(const float* a, std::int64_t rows, const float* b, std::int64_t ldb, std::int64_t k, std::int64_t columns,
               float* c, std::int64_t ldc, bool first) {
+  constexpr std::int64_t kBlockFloats = 32 * 1024;  // of a: stays in a second-level cache while the columns go by
   const std::int64_t tiles = tile_count(rows, kTileRows);
+  const std::int64_t block = std::max<std::int64_t>(1, kBlockFloats / (static_cast<std::int64_t>(kTileRows) * k + 1));
   const std::int64_t wide =
       (tiles == 1 ? static_cast<std::int64_t>(wide_vectors(static_cast<std::size_t>(rows))) : 2) * kLanes;
-  // Columns outside: k rows of a few vectors stay in L1 while the tiles of a come by.
-  for (std::int64_t n = 0; n < columns;) {
-    const bool is_wide = tiles == 1 && columns - n >= wide;
-    for (std::int64_t i = 0; i < tiles; ++i) {
-      const TileRows t = tile_at(rows, kTileRows, i);
-      const auto& fns = is_wide ? kWide : kNarrow;
-      fns[static_cast<std::size_t>(t.count) - 1](a + t.first * k, b + n, ldb, k, c + t.first * ldc + n, ldc, first);
+  for (std::int64_t begin = 0; begin < tiles; begin += block) {
+    // Columns outside: k rows of a few vectors stay in L1 while the tiles of a come by.
+    for (std::int64_t n = 0; n < columns;) {
+      const bool is_wide = tiles == 1 && columns - n >= wide;
+      for (std::int64_t i = begin; i < std::min(tiles, begin + block); ++i) {
+        const TileRows t = tile_at(rows, kTileRows, i);
+        const auto& fns = is_wide ? kWide : kNarrow;
+        fns[static_cast<std::size_t>(t.count) - 1](a + t.first * k, b + n, ldb, k, c + t.first * ldc + n, ldc, first);
+      }
+      n += is_wide ? wide : 2 * kLanes;
     }
-    n += is_wide ? wide : 2 * kLanes;
   }
 }
 

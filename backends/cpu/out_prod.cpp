@@ -11,6 +11,15 @@
 namespace nibble::cpu {
 namespace {
 
+/// The fewer rows use a panel, the longer the pieces of the weight's rows: decoding then costs more than multiplying.
+struct PanelShape {
+  std::int64_t most_rows, chunk, columns;
+};
+constexpr PanelShape kPanelShapes[] = {
+    {kFewRows, 16, 512},  // 32 KiB: stays in a first-level cache
+    {48, 128, 512},       // 256 KiB, in a second-level cache, as the default is
+};
+
 /// The product of one slice of the weight with all that is multiplied by it: tokens x repeats.
 Product product_of(const nibble_request& r, Target target, std::int64_t w2, std::int64_t w3) {
   const DecodeTable& table = decode_table(target);
@@ -27,14 +36,32 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
   p.rows = tokens * r2 * r3;
   p.columns = w.shape[0];
   p.depth = w.shape[1];
-  if (p.rows <= kFewRows) {  // 32 KiB of panel, from long pieces of the weight's rows: they stream from memory
-    p.chunk = 8;
-    p.panel_columns = 1024;
+  for (const PanelShape& shape : kPanelShapes) {
+    if (p.rows > shape.most_rows) continue;
+    p.chunk = shape.chunk;
+    p.panel_columns = shape.columns;
+    break;
   }
-  p.decode = [&r, &table, w2, w3](std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count,
-                                  float* out, std::int64_t ld) {
-    for (std::int64_t i = 0; i < k_count; ++i) table.decode_row(r.weight, k + i, w2, w3, n, n_count, out + i * ld);
+  const auto prefetch_ahead = [&r, w2, w3](std::int64_t k, std::int64_t n, std::int64_t n_count) {
+    constexpr std::int64_t kAhead = 8;  // rows whose bytes are on their way
+    if (k + kAhead < r.weight.packed.shape[1]) prefetch_row(r.weight, k + kAhead, w2, w3, n, n_count);
   };
+  p.decode = [&r, &table, w2, w3, prefetch_ahead](std::int64_t k, std::int64_t k_count, std::int64_t n,
+                                                  std::int64_t n_count, float* out, std::int64_t ld) {
+    for (std::int64_t i = 0; i < k_count; ++i) {
+      prefetch_ahead(k + i, n, n_count);
+      table.decode_row(r.weight, k + i, w2, w3, n, n_count, out + i * ld);
+    }
+  };
+  if (p.rows == 1 && table.has_multiply_row(w.format)) {
+    p.panels = Product::Panels::none;
+    p.panel_columns = 2048;  // their sums stay in a first-level cache
+    p.multiply_row = [&r, &table, w2, w3, prefetch_ahead](std::int64_t k, std::int64_t n, std::int64_t n_count,
+                                                          float factor, float* sums) {
+      prefetch_ahead(k, n, n_count);
+      table.multiply_row(r.weight, k, w2, w3, n, n_count, factor, sums);
+    };
+  }
   p.activation = [&src1, offset](std::int64_t m) { return bytes_of(src1) + offset(m, src1.byte_stride[0], src1); };
   p.activation_stride = src1.byte_stride[1];
   p.activation_type = src1.format;

@@ -28,10 +28,10 @@ std::int64_t panel_count(const Product& p) { return std::max<std::int64_t>(1, ce
 
 /// What a thread decodes into: a panel, rows that are yet to be transposed, or both. Whole cache lines.
 std::int64_t panel_floats(const Product& p) {
-  return p.panels == Panels::dots ? 0 : round_up(p.chunk, 4) * panel_ld(p);
+  return p.panels == Panels::dots || p.panels == Panels::none ? 0 : round_up(p.chunk, 4) * panel_ld(p);
 }
 std::int64_t decoded_floats(const Product& p) {
-  return p.panels == Panels::as_decoded ? 0 : kDecodedRows * decoded_ld(p);
+  return p.panels == Panels::as_decoded || p.panels == Panels::none ? 0 : kDecodedRows * decoded_ld(p);
 }
 
 /// Few panels over a deep k leave threads idle, so k is cut into slices; by shape alone, for equal bits everywhere.
@@ -170,6 +170,9 @@ class Pass {
     float* out = sums(slice, 0) + panel * p_.panel_columns;
     if (offset == 0 && begin == end) {  // a slice without any k: its sums are zero
       for (std::int64_t m = 0; m < rows_; ++m) std::fill_n(out + m * ldc(), count, 0.0f);
+    } else if (p_.panels == Panels::none) {
+      if (offset == 0) std::fill_n(out, count, 0.0f);
+      for (std::int64_t k = begin; k < end; ++k) p_.multiply_row(k, n, count, packed(slice, k - begin)[0], out);
     } else if (p_.panels == Panels::dots) {
       for (std::int64_t i = 0; i < count; i += kDecodedRows) {
         dot_columns(slice, offset, n + i, std::min(kDecodedRows, count - i), buffer, out + i);
@@ -234,7 +237,7 @@ class Pass {
 }  // namespace
 
 Cut cut_product(const Product& p, std::uint32_t threads, std::uint64_t limit) {
-  constexpr std::int64_t kMostRows = 4096, kSums = 4 << 20, kPacked = 1 << 20;  // floats
+  constexpr std::int64_t kMostRows = 4096, kSums = 4 << 20, kPacked = 1 << 18;  // floats
   Cut c{.slices = slices_of(p), .rows = std::min(p.rows, kMostRows)};
   c.panels = std::clamp<std::int64_t>(kSums / std::max<std::int64_t>(1, c.slices * c.rows * p.panel_columns), 1,
                                       panel_count(p));

@@ -26,7 +26,8 @@ struct Product {
   enum class Panels : std::uint8_t {
     as_decoded,  ///< a row of a panel is a piece of a row of the weight
     transposed,  ///< a column of a panel is
-    dots         ///< likewise, but for few rows: dot products along k need no transposition
+    dots,        ///< likewise, but for few rows: dot products along k need no transposition
+    none         ///< one row: multiply_row adds a row of the weight to the sums as it is decoded
   };
 
   Target target{};
@@ -39,6 +40,8 @@ struct Product {
   std::function<void(std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count, float* out,
                      std::int64_t ld)>
       decode;
+  /// For `none`: sums[n] += factor * weight[k][n].
+  std::function<void(std::int64_t k, std::int64_t n, std::int64_t n_count, float factor, float* sums)> multiply_row;
   /// Where activation[m][0] is, and the distance to activation[m][1].
   std::function<const std::uint8_t*(std::int64_t m)> activation;
   std::int64_t activation_stride = 0;

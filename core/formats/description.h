@@ -55,6 +55,18 @@ struct Scale {
   float min = 0;
 };
 
+/// The integers of all runs of a block, run r in byte r % 8 of word r / 8; bytes are signed.
+///
+/// A format of runs whose scales are halves says where they lie, as `kScaleHalf` and `kMinHalf`: those are the scale and
+/// the min of every run, or, in a format with `scale_codes`, what the integers multiply:
+/// scale = half * (code - kScaleBias), min = -(half * code). `scale` gives the same for one run; engines that decode many
+/// blocks at once take all of it from here. A format whose runs have a byte each for their scale, from byte `kScaleBytes`
+/// on, gives what a byte stands for as `byte_scale`.
+struct ScaleCodes {
+  std::uint64_t scale[2] = {0, 0};
+  std::uint64_t min[2] = {0, 0};
+};
+
 /// Eight values of a grid format: y = (scale * (entry + delta)) * sign, where formats without delta have 0, which
 /// changes no bit. An entry of 4 values comes twice: index[0] gives values 0..3 and index[1] values 4..7.
 struct GridGroup {
@@ -86,11 +98,28 @@ NIBBLE_HD constexpr std::uint32_t run_code(const std::uint8_t* block, const Run&
 }
 
 /// Seven stored sign bits to eight: the eighth makes their number even.
-NIBBLE_HD constexpr std::uint32_t even_signs(std::uint32_t seven) {
+NIBBLE_HD constexpr std::uint32_t with_parity(std::uint32_t seven) {
   std::uint32_t parity = seven ^ seven >> 4;
   parity ^= parity >> 2;
   parity ^= parity >> 1;
   return seven | (parity & 1u) << 7;
+}
+
+/// The same as a table: on a CPU a load costs less than eight instructions do.
+struct SignTable {
+  std::uint8_t of[128];
+  constexpr SignTable() : of{} {
+    for (std::uint32_t i = 0; i < 128; ++i) of[i] = static_cast<std::uint8_t>(with_parity(i));
+  }
+};
+inline constexpr SignTable kSignTable{};
+
+NIBBLE_HD constexpr std::uint32_t even_signs(std::uint32_t seven) {
+#if NIBBLE_DEVICE_PASS
+  return with_parity(seven);
+#else
+  return kSignTable.of[seven];
+#endif
 }
 
 /// The scale and the min of sub-block i in the 12 packed bytes that Q4_K and Q5_K share: 6 bits each.
@@ -102,6 +131,15 @@ NIBBLE_HD constexpr ScaleAndMin6 scale_and_min_6bit(const std::uint8_t* b, int i
   const std::uint32_t scales = b[i % 4], mins = b[4 + i % 4], rest = b[8 + i % 4];
   if (i < 4) return {scales & 63u, mins & 63u};
   return {(rest & 15u) | (scales >> 6) << 4, rest >> 4 | (mins >> 6) << 4};
+}
+
+/// The same for all sub-blocks.
+constexpr ScaleCodes scales_and_mins_6bit(const std::uint8_t* b) {
+  const std::uint32_t first = load_u32(b), second = load_u32(b + 4), third = load_u32(b + 8);
+  const std::uint32_t high_scales = (third & 0x0f0f0f0fu) | (first >> 6 & 0x03030303u) << 4;
+  const std::uint32_t high_mins = (third >> 4 & 0x0f0f0f0fu) | (second >> 6 & 0x03030303u) << 4;
+  return {.scale = {(first & 0x3f3f3f3fu) | static_cast<std::uint64_t>(high_scales) << 32},
+          .min = {(second & 0x3f3f3f3fu) | static_cast<std::uint64_t>(high_mins) << 32}};
 }
 
 }  // namespace nibble

@@ -19,9 +19,10 @@ struct IQ4_NL {
   static constexpr int kRunLength = 16;
   static constexpr Combine kCombine = Combine::table;
   static constexpr std::int8_t kCodes[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  static constexpr int kScaleHalf = 0;
 
   static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 2, .shift = 4 * r, .bits = 4}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
 };
 
 }  // namespace nibble::format

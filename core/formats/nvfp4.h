@@ -24,7 +24,9 @@ struct NVFP4 {
   static NIBBLE_HD constexpr Run run(int r) {
     return {.low = {.at = 4 + 8 * r, .bits = 4, .packing = Packing::halves}};
   }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) { return {half_e4m3(block[r])}; }
+  static constexpr int kScaleBytes = 0;
+  static NIBBLE_HD constexpr float byte_scale(std::uint32_t x) { return half_e4m3(x); }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) { return {byte_scale(block[r])}; }
 
   /// Half the value of an unsigned E4M3 byte; 0x00 and 0x7f give 0. Bit 7 is not read.
   static NIBBLE_HD constexpr float half_e4m3(std::uint32_t x) {

@@ -21,6 +21,8 @@ struct Q3_K {
   static constexpr int kRunLength = 16;
   static constexpr Combine kCombine = Combine::product;
   static constexpr int kBias = 4;
+  static constexpr int kScaleHalf = 108;
+  static constexpr int kScaleBias = 32;
 
   static NIBBLE_HD constexpr Run run(int r) {
     const int half = r / 8, step = r % 8 / 2, first = 16 * (r & 1);
@@ -31,7 +33,13 @@ struct Q3_K {
     const std::uint8_t* scales = block + 96;
     const int low = scales[r % 8] >> (r < 8 ? 0 : 4) & 15;
     const int high = scales[8 + r % 4] >> 2 * (r / 4) & 3;
-    return {mul_rn(load_half(block + 108), static_cast<float>((low | high << 4) - 32))};
+    return {mul_rn(load_half(block + kScaleHalf), static_cast<float>((low | high << 4) - kScaleBias))};
+  }
+  static constexpr ScaleCodes scale_codes(const std::uint8_t* block) {
+    constexpr std::uint64_t kLow = 0x0f0f0f0f0f0f0f0f;
+    const std::uint64_t low = load_u64(block + 96), high = load_u32(block + 104), pairs = high | high << 30;
+    return {.scale = {(low & kLow) | (pairs & 0x0303030303030303) << 4,
+                      (low >> 4 & kLow) | (pairs >> 4 & 0x0303030303030303) << 4}};
   }
 };
 

@@ -20,15 +20,18 @@ struct Q4_K {
 
   static constexpr int kRunLength = 32;
   static constexpr Combine kCombine = Combine::sum;
+  static constexpr int kScaleHalf = 0, kMinHalf = 2;
+  static constexpr int kScaleBias = 0;
 
   static NIBBLE_HD constexpr Run run(int r) {
     return {.low = {.at = 16 + 32 * (r / 2), .shift = 4 * (r & 1), .bits = 4}};
   }
   static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) {
     const ScaleAndMin6 s = scale_and_min_6bit(block + 4, r);
-    return {mul_rn(load_half(block), static_cast<float>(s.scale)),
-            -mul_rn(load_half(block + 2), static_cast<float>(s.min))};
+    return {mul_rn(load_half(block + kScaleHalf), static_cast<float>(s.scale)),
+            -mul_rn(load_half(block + kMinHalf), static_cast<float>(s.min))};
   }
+  static constexpr ScaleCodes scale_codes(const std::uint8_t* block) { return scales_and_mins_6bit(block + 4); }
 };
 
 }  // namespace nibble::format

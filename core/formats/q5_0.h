@@ -19,12 +19,13 @@ struct Q5_0 {
   static constexpr int kRunLength = 16;
   static constexpr Combine kCombine = Combine::product;
   static constexpr int kBias = 16;
+  static constexpr int kScaleHalf = 0;
 
   static NIBBLE_HD constexpr Run run(int r) {
     return {.low = {.at = 6, .shift = 4 * r, .bits = 4},
             .high = {.at = 2 + 2 * r, .bits = 1, .packing = Packing::bits}};
   }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
 };
 
 }  // namespace nibble::format

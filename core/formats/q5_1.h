@@ -18,13 +18,14 @@ struct Q5_1 {
 
   static constexpr int kRunLength = 16;
   static constexpr Combine kCombine = Combine::sum;
+  static constexpr int kScaleHalf = 0, kMinHalf = 2;
 
   static NIBBLE_HD constexpr Run run(int r) {
     return {.low = {.at = 8, .shift = 4 * r, .bits = 4},
             .high = {.at = 4 + 2 * r, .bits = 1, .packing = Packing::bits}};
   }
   static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) {
-    return {load_half(block), load_half(block + 2)};
+    return {load_half(block + kScaleHalf), load_half(block + kMinHalf)};
   }
 };
 

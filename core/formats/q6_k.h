@@ -22,6 +22,8 @@ struct Q6_K {
   static constexpr int kRunLength = 16;
   static constexpr Combine kCombine = Combine::product;
   static constexpr int kBias = 32;
+  static constexpr int kScaleHalf = 208;
+  static constexpr int kScaleBias = 0;
 
   static NIBBLE_HD constexpr Run run(int r) {
     const int half = r / 8, quarter = r % 8 / 2, first = 16 * (r & 1);
@@ -30,7 +32,10 @@ struct Q6_K {
   }
   static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int r) {
     const auto scale = static_cast<std::int8_t>(block[192 + r]);
-    return {mul_rn(load_half(block + 208), static_cast<float>(scale))};
+    return {mul_rn(load_half(block + kScaleHalf), static_cast<float>(scale))};
+  }
+  static constexpr ScaleCodes scale_codes(const std::uint8_t* block) {
+    return {.scale = {load_u64(block + 192), load_u64(block + 200)}};
   }
 };
 

@@ -20,9 +20,10 @@ struct Q8_0 {
   static constexpr Combine kCombine = Combine::product;
   static constexpr int kBias = 0;
   static constexpr bool kSigned = true;  // codes are two's complement bytes
+  static constexpr int kScaleHalf = 0;
 
   static NIBBLE_HD constexpr Run run(int /*r*/) { return {.low = {.at = 2, .bits = 8}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
 };
 
 }  // namespace nibble::format

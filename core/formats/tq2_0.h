@@ -20,9 +20,10 @@ struct TQ2_0 {
   static constexpr int kRunLength = 32;
   static constexpr Combine kCombine = Combine::product;
   static constexpr int kBias = 1;
+  static constexpr int kScaleHalf = 64;
 
   static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 32 * (r / 4), .shift = 2 * (r % 4), .bits = 2}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + 64)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
 };
 
 }  // namespace nibble::format

@@ -229,24 +229,59 @@ TEST(CpuDecodeTest, StreamCopiesFromAnyAddressToAnyOther) {
 }
 
 TEST(CpuDecodeTest, ResultsBeyondTheCaches) {
-  constexpr std::int64_t kWidth = 4096, kRows = 4097;  // f32: a little over 64 MiB
+  constexpr std::int64_t kWidth = 4096, kRows = 8193, kValues = kWidth * kRows;  // f16: a little over 64 MiB
+  constexpr std::size_t kCanaryByte = 0xa5, kLine = 64;
   auto bytes = random_bytes(kRows * kWidth / 32 * 34, 4);
   for (std::size_t b = 0; b < bytes.size(); b += 34) bytes[b + 1] = 0x24;  // scales are numbers
   nibble_request r{};
   r.struct_size = sizeof r;
   r.op = NIBBLE_OP_DEQUANTIZE;
   r.weight = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {kWidth, kRows}));
-  std::vector<float> expected(kWidth * kRows), got(kWidth * kRows + 2);
-  for (std::int64_t i = 0; i < kRows; ++i)
-    nibble::decode_row(r.weight, i, 0, 0, 0, kWidth, expected.data() + i * kWidth);
-  for (const nibble_kernel& k : dequantize_rows()) {
-    if ((k.isa & ~detected_isa()) != 0) continue;
-    std::fill(got.begin(), got.end(), kCanary);
-    r.dst = make_tensor(got.data() + 1, NIBBLE_F32, {kWidth, kRows});
-    ASSERT_EQ(k.execute(&k, nullptr, &r, nullptr, 0, nullptr, nullptr), NIBBLE_OK);
-    EXPECT_EQ(std::memcmp(got.data() + 1, expected.data(), expected.size() * sizeof(float)), 0) << k.name;
-    EXPECT_EQ(got.front(), kCanary);
-    EXPECT_EQ(got.back(), kCanary);
+  std::vector<float> values(kValues);
+  nibble::decode_row(make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {kValues})), 0, 0, 0, 0, kValues,
+                     values.data());
+  for (const nibble_format type : {NIBBLE_F32, NIBBLE_F16}) {
+    const std::size_t size = type == NIBBLE_F32 ? 4 : 2, all = kValues * size;
+    std::vector<std::uint8_t> expected(all), got(all + 3 * kLine);
+    for (std::size_t i = 0; i < values.size(); ++i) store_element(type, expected.data() + i * size, values[i]);
+    const std::size_t line = kLine - reinterpret_cast<std::uintptr_t>(got.data()) % kLine;
+    for (const nibble_kernel& k : dequantize_rows()) {
+      if ((k.isa & ~detected_isa()) != 0) continue;
+      for (const std::size_t at : {line, line + size}) {  // a whole cache line, and not
+        std::fill(got.begin(), got.end(), kCanaryByte);
+        r.dst = make_tensor(got.data() + at, type, {kWidth, kRows});
+        ASSERT_EQ(k.execute(&k, nullptr, &r, nullptr, 0, nullptr, nullptr), NIBBLE_OK);
+        EXPECT_EQ(std::memcmp(got.data() + at, expected.data(), all), 0) << k.name << " to " << format_name(type);
+        EXPECT_EQ(got[at - 1], kCanaryByte);
+        EXPECT_EQ(got[at + all], kCanaryByte);
+      }
+    }
+  }
+}
+
+TEST(CpuDecodeTest, StreamedAndMultipliedRowsAreTheDecodedOnes) {
+  constexpr std::int64_t kBlocks = 19;  // more than are decoded together
+  for (const TargetInfo& t : targets()) {
+    const DecodeTable& table = decode_table(t.target);
+    for_each_format([&](auto f) {
+      using F = decltype(f);
+      constexpr std::int64_t kValues = kBlocks * F::kBlockValues;
+      if (!table.has_stream_row(F::kId)) return;
+      auto bytes = random_bytes(kBlocks * F::kBlockBytes, 12);
+      const auto w = make_weight(make_tensor(bytes.data(), F::kId, {kValues}));
+      std::vector<float> expected(kValues);
+      nibble::decode_row(w, 0, 0, 0, 0, kValues, expected.data());
+      std::vector<float> memory(kValues + 16);
+      float* out = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
+      table.stream_row(w, 0, 0, 0, 0, kValues, out);
+      EXPECT_EQ(first_difference(out, expected.data(), kValues), -1) << t.name << ' ' << F::kName;
+      ASSERT_TRUE(table.has_multiply_row(F::kId));
+      std::vector<float> sums(kValues, 1.0f);
+      table.multiply_row(w, 0, 0, 0, 0, kValues, 2.0f, sums.data());
+      for (float& x : expected) x = x * 2.0f + 1.0f;  // doubling is exact, so one rounding or two are the same
+      EXPECT_EQ(first_difference(sums.data(), expected.data(), kValues), -1) << t.name << ' ' << F::kName;
+    });
+    EXPECT_EQ(table.has_stream_row(NIBBLE_Q4_K), t.target != Target::portable) << t.name;
   }
 }
 

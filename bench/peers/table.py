@@ -1,0 +1,91 @@
+"""The table of bench/peers/run: ratios within one run, from the best of each measurement.
+
+Apart from the command so that a table can be made again from a file of results: python3 table.py RESULTS.json
+"""
+import json
+import pathlib
+import re
+import sys
+
+KEPT = ("GB/s", "moved_GB/s", "GFLOP/s")
+
+
+def best_of(results):
+    """Google Benchmark's runs as the best and the median of each counter. Rates are by the process's CPU time over its
+    threads, which leaves out the turns of other programs, but counts threads that wait for each other as working."""
+    rates = {}
+    for run in results["benchmarks"]:
+        name = run["name"].replace("/process_time", "").replace("/real_time", "")
+        threads = 2 if "threads:2" in name else 1
+        unshared = run["real_time"] / (run["cpu_time"] / threads)
+        for counter in KEPT:
+            if counter in run:
+                rates.setdefault(name, {}).setdefault(counter, []).append(run[counter] * unshared)
+    context = {k: results["context"].get(k) for k in ("date", "num_cpus", "caches", "load_avg")}
+    return {"context": context, "rates": {name: {c: {"best": round(max(v), 2), "median": round(sorted(v)[len(v) // 2], 2)}
+                                                 for c, v in counters.items()} for name, counters in rates.items()}}
+
+
+class Rates:
+    def __init__(self, rates):
+        self.rates = rates
+
+    def of(self, name, counter):
+        found = self.rates.get(name, {}).get(counter)
+        return found["best"] if found else None
+
+
+def ratio(a, b):
+    return f"{a / b:8.2f}" if a and b else f"{'-':>8}"
+
+
+def rate(a):
+    return f"{a:8.1f}" if a else f"{'-':>8}"
+
+
+def decoding(rates):
+    q8_0 = rates.of("ggml.dequantize/q8_0/values:16384", "GB/s")
+    copies = {t: rates.of(f"streaming_copy/values:67108864/threads:{t}", "moved_GB/s") for t in (1, 2)}
+    yield "dequantize. Resident: 16,384 values, one thread, GB/s of f32 written, over ggml's Q8_0, over the rival's same format;"
+    yield "f16 and bf16 in values a second over ggml's Q8_0. Streamed: 64 Mi values, bytes moved over a streaming copy's."
+    yield f"ggml Q8_0 {rate(q8_0).strip()} GB/s; streaming copy {rate(copies[1]).strip()} GB/s, with two threads {rate(copies[2]).strip()}"
+    yield f"{'format':12}" + "".join(f"{h:>9}" for h in ("f32 GB/s", "/Q8_0", "/rival", "f16", "bf16", "f32 2t", "f16 2t", "bf16 2t"))
+    for name in rates.rates:
+        found = re.fullmatch(r"(cpu\.dequantize\.simd\.\w+/(\w+))/to_f32/values:16384/threads:1", name)
+        if not found:
+            continue
+        row, weight = found.groups()
+        ours = {to: rates.of(f"{row}/to_{to}/values:16384/threads:1", "GB/s") for to in ("f32", "f16", "bf16")}
+        rival = rates.of(f"ggml.dequantize/{weight}/values:16384", "GB/s") or rates.of(
+            f"bitsandbytes.dequantize/{weight}/to_f32/values:16384", "GB/s")
+        streamed = [ratio(rates.of(f"{row}/to_{to}/values:67108864/threads:{t}", "moved_GB/s"), copies[t])
+                    for to, t in (("f32", 2), ("f16", 2), ("bf16", 2))]
+        cells = [rate(ours["f32"]), ratio(ours["f32"], q8_0), ratio(ours["f32"], rival)]
+        cells += [ratio(2 * ours[to] if ours[to] else None, q8_0) for to in ("f16", "bf16")] + streamed
+        yield f"{weight:12}" + "".join(f" {c}" for c in cells)
+
+
+def products(rates):
+    peaks = {t: rates.of(f"multiply_add_peak/threads:{t}", "GFLOP/s") for t in (1, 2)}
+    yield "out_prod, W of 2048 x 8192, GFLOP/s; over the multiply-add peak, over sgemm on expanded weights, over ggml's out_prod"
+    yield f"peak {rate(peaks[1]).strip()} GFLOP/s, with two threads {rate(peaks[2]).strip()}"
+    yield f"{'format':12}" + "".join(f"{h:>9}" for h in ("threads", "tokens", "GFLOP/s", "/peak", "/sgemm", "/ggml"))
+    for name in sorted(rates.rates, key=lambda n: [int(d) if d.isdigit() else d for d in re.split(r"(\d+)", n)]):
+        found = re.fullmatch(r"cpu\.out_prod\.panels\.\w+/(\w+)/tokens:(\d+)/threads:(\d)/k:0", name)
+        if not found:
+            continue
+        weight, tokens, threads = found.groups()
+        ours = rates.of(name, "GFLOP/s")
+        rivals = [rates.of(f"{r}/tokens:{tokens}/threads:{threads}", "GFLOP/s")
+                  for r in ("sgemm.out_prod/f32", f"ggml.out_prod/{weight}")]
+        cells = [rate(ours), ratio(ours, peaks[int(threads)])] + [ratio(ours, r) for r in rivals]
+        yield f"{weight:12}{threads:>9}{tokens:>9}" + "".join(f" {c}" for c in cells)
+
+
+def text(best):
+    rates = Rates(best["rates"])
+    return "\n".join([*decoding(rates), "", *products(rates)])
+
+
+if __name__ == "__main__":
+    print(text(json.loads(pathlib.Path(sys.argv[1]).read_text())))

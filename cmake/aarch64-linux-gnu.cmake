@@ -1,0 +1,20 @@
+# Toolchain: 64-bit Arm with Debian's cross compiler, libraries of that machine in NIBBLE_AARCH64_ROOT, and qemu to run.
+# Apart from the presets because it needs a folder that scripts/check-neon fills.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES NIBBLE_AARCH64_ROOT)
+
+set(libraries ${NIBBLE_AARCH64_ROOT}/usr/lib/aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH ${NIBBLE_AARCH64_ROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind LIBRARY INCLUDE PACKAGE)
+  set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()
+set(ENV{PKG_CONFIG_LIBDIR} ${libraries}/pkgconfig)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${NIBBLE_AARCH64_ROOT})
+foreach(kind EXE SHARED MODULE)
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT -Wl,-rpath-link,${libraries})
+endforeach()
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${NIBBLE_AARCH64_ROOT})
