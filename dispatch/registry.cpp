@@ -12,6 +12,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 namespace nibble {
@@ -187,6 +188,27 @@ Result<Decision> Registry::explain(const nibble_request& request, const nibble_c
   return d;
 }
 
+namespace {
+
+/// Makes what a kernel asked for fit to be allocated: no less than its own minimum, no more than the limit where the
+/// minimum allows. An alignment that memory cannot have is the kernel's fault.
+Status settled_need(const char* kernel, std::uint64_t limit, nibble_workspace_need& need) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 56, kMostAlignment = std::uint64_t{1} << 20;
+  need.alignment = std::max<std::uint64_t>(need.alignment, 1);
+  if (!std::has_single_bit(need.alignment) || need.alignment > kMostAlignment) {
+    return {NIBBLE_INTERNAL, fmt::format("{} asks for a workspace aligned to {}: expected a power of two up to {}",
+                                         kernel, need.alignment, kMostAlignment)};
+  }
+  if (need.minimum_bytes > kMostBytes) {
+    return {NIBBLE_INTERNAL, fmt::format("{} asks for {} bytes of workspace at least: expected {} at most", kernel,
+                                         need.minimum_bytes, kMostBytes)};
+  }
+  need.bytes = std::max(std::min(need.bytes, limit), need.minimum_bytes);
+  return {};
+}
+
+}  // namespace
+
 Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::string_view kernel) const {
   if (Status s = check_request(r); !s) return s;
   const Device device = device_of(r.weight.packed);
@@ -219,6 +241,7 @@ Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::strin
       guarded(text, [&] { return c.kernel->query(c.kernel, c.caps, &r, &c.need, text.get()); });
   if (status != NIBBLE_OK)
     return Status{status, fmt::format("{}: {}", c.kernel->name, text.view("query failed without a reason"))};
+  if (Status bad = settled_need(c.kernel->name, r.workspace_limit_bytes, c.need); !bad) return bad;
   return c;
 }
 

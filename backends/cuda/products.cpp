@@ -29,7 +29,7 @@ constexpr auto kPackedFormats = gpu::format_ids<[](Engine e) { return e != Engin
 constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
   nibble_kernel k = gpu::product_row(NIBBLE_OP_OUT_PROD, name, {NIBBLE_TIER_GENERIC, rank}, NIBBLE_MATH_TF32,
                                      NIBBLE_DEVICE_CUDA, kPackedFormats, kPortable);
-  k.self = nullptr;
+  k.self = nullptr;  // its own functions, which need no Product
   k.supports = fused_supports;
   k.query = query_fused;
   k.execute = execute_fused;

@@ -19,6 +19,15 @@ nibble_status say(nibble_status status, nibble_text* why, const char* words) {
   return status;
 }
 
+template <std::uint64_t kBytes, std::uint64_t kLeast, std::uint64_t kAlignment>
+nibble_status asks(const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_workspace_need* need,
+                   nibble_text*) {
+  need->bytes = kBytes;
+  need->minimum_bytes = kLeast;
+  need->alignment = kAlignment;
+  return NIBBLE_OK;
+}
+
 nibble_status one_device(std::int32_t* out, nibble_text*) {
   *out = 1;
   return NIBBLE_OK;
@@ -173,6 +182,25 @@ constexpr Fault kFaults[] = {
      [](Parts& p) {
        p.bad.query = [](const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_workspace_need*,
                         nibble_text*) -> nibble_status { throw_words(); };
+     }},
+    // Workspaces that cannot be had.
+    {"odd_alignment", [](Parts& p) { p.bad.query = asks<64, 0, 96>; }},
+    {"endless_minimum", [](Parts& p) { p.bad.query = asks<~std::uint64_t{0}, ~std::uint64_t{0}, 64>; }},
+    {"least_above_best",
+     [](Parts& p) {
+       p.bad.query = asks<0, 1000, 64>;
+       p.bad.execute = [](const nibble_kernel*, const nibble_caps*, const nibble_request*, void* workspace,
+                          std::uint64_t bytes, void*, nibble_text*) -> nibble_status {
+         return workspace != nullptr && bytes >= 1000 ? NIBBLE_OK : NIBBLE_INTERNAL;
+       };
+     }},
+    {"best_above_limit",
+     [](Parts& p) {
+       p.bad.query = asks<~std::uint64_t{0}, 0, 64>;
+       p.bad.execute = [](const nibble_kernel*, const nibble_caps*, const nibble_request* r, void* workspace,
+                          std::uint64_t bytes, void*, nibble_text*) -> nibble_status {
+         return workspace != nullptr && bytes <= r->workspace_limit_bytes ? NIBBLE_OK : NIBBLE_INTERNAL;
+       };
      }},
     {"throws_in_execute",
      [](Parts& p) {
