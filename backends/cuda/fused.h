@@ -1,5 +1,5 @@
 // The fused out_prod: packed weights go from memory to the tensor cores' registers, and nothing is expanded in between.
-// Apart from the row-block path because it reads the weight once for up to 32 tokens and needs no decoded block.
+// Apart from the row-block path because it reads the weight once for up to 16 tokens and needs no decoded block.
 //
 // A block takes 256 columns of the weight and a share of its rows, and sums up over them [columns, tokens]; a second
 // kernel adds the shares. A warp takes 32 columns (a piece), a lane 4 of them in 8 of a stage's 32 rows. Rows come
@@ -8,6 +8,7 @@
 //   another: decoded values by the gradient
 // A stage with a gradient or a scale that is not finite is multiplied as decoded values, so that what comes out is not
 // finite where theirs is not.
+// A gradient times a scale beyond the range of f32 is not finite either, whatever its codes are.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 
@@ -335,8 +336,7 @@ class Fused {
 };
 
 template <class F, int kTiles>
-__global__ void __launch_bounds__(kFusedThreads, kTiles <= 2 ? 4 : 2)
-    fused_kernel(const __grid_constant__ FusedWork work) {
+__global__ void __launch_bounds__(kFusedThreads, 4) fused_kernel(const __grid_constant__ FusedWork work) {
 #if NIBBLE_TF32_CORES
   extern __shared__ __align__(16) std::uint8_t shared[];
   __shared__ float table[Panel<F>::kTable];
@@ -360,10 +360,8 @@ nibble_status launch_fused(nibble_format format, const FusedWork& work, gpu::Str
       };
       if (work.tokens <= 8) {
         status = go(fused_kernel<F, 1>, FusedShared<F, 1>::kBytes);
-      } else if (work.tokens <= 16) {
-        status = go(fused_kernel<F, 2>, FusedShared<F, 2>::kBytes);
       } else {
-        status = go(fused_kernel<F, 4>, FusedShared<F, 4>::kBytes);
+        status = go(fused_kernel<F, 2>, FusedShared<F, 2>::kBytes);
       }
     }
   });

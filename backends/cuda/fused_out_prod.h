@@ -16,7 +16,7 @@ namespace nibble::cuda {
 inline constexpr int kFusedColumns = 256;
 inline constexpr int kPieceColumns = 32;
 /// What a launch serves at most: sums of more would not fit a thread's registers.
-inline constexpr std::int64_t kMostFusedTokens = 32;
+inline constexpr std::int64_t kMostFusedTokens = 16;
 
 /// One launch: tiles x splits blocks. Strides in elements but row_stride.
 struct FusedWork {

@@ -64,9 +64,9 @@ void add_crossing(Suite& suite, test::WeightKind kind) {
   for (const bool transposed : {false, true}) {
     const std::int64_t k = suite.reduced() ? 270 : 601, tokens = suite.reduced() ? 9 : 37;
     add(suite, {.kind = kind, .columns = row_values(kind, 517), .k = k, .tokens = tokens, .transposed = transposed});
-    // As many as a kernel for few tokens takes, and a part of its last 8.
-    for (const std::int64_t few : {8, 27, 32}) {
-      if (suite.reduced() && few != 27) continue;
+    // As many as kernels for few tokens take, or a part of their last 8.
+    for (const std::int64_t few : {8, 13, 27, 32}) {
+      if (suite.reduced() && few != 13) continue;
       add(suite, {.kind = kind, .columns = row_values(kind, 544), .k = k / 3, .tokens = few, .transposed = transposed});
     }
   }

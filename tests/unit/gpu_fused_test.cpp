@@ -141,7 +141,7 @@ TEST(FusedOutProd, IsRightInAnyWorkspace) {
 }
 
 TEST(FusedOutProd, ReadsTheWeightOnceWhereMemoryAllows) {
-  const Case c{.format = NIBBLE_Q4_K, .columns = 1024, .rows = 320, .tokens = 32};
+  const Case c{.format = NIBBLE_Q4_K, .columns = 1024, .rows = 320, .tokens = 16};
   launches = 0;
   expect_right(c, need_of(c).bytes);
   EXPECT_EQ(launches, 1);
@@ -179,7 +179,7 @@ TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
   nibble_caps old = kCaps;
   old.arch_major = 7;
   EXPECT_NE(refusal({.columns = 256, .tokens = 1}, old).find("7.0"), std::string::npos);
-  EXPECT_NE(refusal({.columns = 256, .tokens = 33}, kCaps).find("33 tokens"), std::string::npos);
+  EXPECT_NE(refusal({.columns = 256, .tokens = 17}, kCaps).find("17 tokens"), std::string::npos);
   EXPECT_NE(refusal({.format = NIBBLE_NF4, .columns = 40, .tokens = 1}, kCaps).find("40 values"), std::string::npos);
   EXPECT_NE(refusal({.columns = 256, .tokens = 2, .repeats = {2, 1}}, kCaps).find("2 x 1"), std::string::npos);
 }
