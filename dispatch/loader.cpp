@@ -82,7 +82,10 @@ std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const
   if (!name.starts_with(std::string(plugin.name) + "."))
     return fmt::format("{}: expected a name that begins with {}.", name, plugin.name);
   if (seen.contains(name)) return fmt::format("{}: a name that another row has", name);
-  if (find_op(k->op) == nullptr) return fmt::format("{}: op {}, which this version does not know", name, k->op);
+  const OpInfo* op = find_op(k->op);
+  if (op == nullptr) return fmt::format("{}: op {}, which this version does not know", name, k->op);
+  if (op->multiplies && (k->math < NIBBLE_MATH_F32 || k->math > NIBBLE_MATH_BF16))
+    return fmt::format("{}: math {}: expected 1 (f32) to 3 (bf16)", name, k->math);
   if (k->tier < NIBBLE_TIER_REFERENCE || k->tier > NIBBLE_TIER_BY_RULE)
     return fmt::format("{}: tier {}: expected 1 to 4", name, k->tier);
   if (k->execute == nullptr) return fmt::format("{}: no execute function", name);
@@ -159,6 +162,9 @@ std::string file_fault(const std::string& path) {
 }
 
 std::string load(LoadedPlugin& p) {
+  if (p.record.backend == "reference") return "the name 'reference' is the library's own";
+  if (p.record.backend.find('.') != std::string::npos)
+    return "its name holds a '.', which ends a back end's name in a kernel's";
   if (std::string fault = file_fault(p.record.path); !fault.empty()) return fault;
   void* handle = dlopen(p.record.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -141,6 +141,15 @@ Status Plan::run(const nibble_request& request, Workspace workspace, void* strea
             fmt::format("request differs from the one that {} was planned for: expected other data pointers alone",
                         kernel().name)};
   }
+  const auto differs = [](auto asked, auto planned) { return asked != 0 && asked != planned; };
+  if (differs(request.math, key.math) || differs(request.threads, key.threads) ||
+      differs(request.workspace_limit_bytes, key.workspace_limit_bytes)) {
+    return {NIBBLE_INVALID_ARGUMENT,
+            fmt::format("request asks for class {}, {} threads and a limit of {} bytes: expected those that {} was "
+                        "planned for, {}, {} and {}, or 0",
+                        math_name(request.math), request.threads, request.workspace_limit_bytes, kernel().name,
+                        math_name(key.math), key.threads, key.workspace_limit_bytes)};
+  }
   // What the settings filled in is taken from the plan.
   const bool complete = request.math == key.math && request.threads == key.threads &&
                         request.workspace_limit_bytes == key.workspace_limit_bytes;

@@ -159,6 +159,11 @@ constexpr Fault kFaults[] = {
     {"duplicate_row", [](Parts& p) { p.plugin.kernel_count = 3; }},
     {"unknown_op", [](Parts& p) { p.bad.op = 77; }},
     {"unknown_tier", [](Parts& p) { p.bad.tier = 5; }},
+    {"no_class",
+     [](Parts& p) {
+       p.bad.op = NIBBLE_OP_LINEAR;
+       p.bad.math = NIBBLE_MATH_DEFAULT;
+     }},
     {"no_execute", [](Parts& p) { p.bad.execute = nullptr; }},
     {"other_device_row", [](Parts& p) { p.bad.device_type = NIBBLE_DEVICE_CUDA; }},
     {"null_formats", [](Parts& p) { p.bad.formats = nullptr; }},

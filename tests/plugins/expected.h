@@ -57,6 +57,7 @@ inline std::vector<ExpectedRecord> expected_records() {
       {"duplicate_row", true, left_out("duplicate_row.dequantize.good: a name that another row has")},
       {"unknown_op", true, left_out("unknown_op.dequantize.bad: op 77, which this version does not know")},
       {"unknown_tier", true, left_out("unknown_tier.dequantize.bad: tier 5: expected 1 to 4")},
+      {"no_class", true, left_out("no_class.dequantize.bad: math 0: expected 1 (f32) to 3 (bf16)")},
       {"no_execute", true, left_out("no_execute.dequantize.bad: no execute function")},
       {"other_device_row", true, left_out("other_device_row.dequantize.bad: another device type than its plugin's")},
       {"null_formats", true, left_out("null_formats.dequantize.bad: a null list")},

@@ -127,6 +127,18 @@ TEST_F(PluginsTest, AnExceptionOutOfAKernelIsAStatus) {
   EXPECT_EQ(Decode().run(registry, "throws_in_execute.dequantize.bad"), "throws_in_execute.dequantize.bad: " + thrown);
 }
 
+TEST_F(PluginsTest, APlanIsNotRunOnOtherTerms) {
+  const Registry registry = loaded();
+  Decode d;
+  const auto plan = registry.plan(d.request);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  nibble_request other = d.request;
+  other.threads = 1234567;
+  EXPECT_NE(plan->run(other).message().find("1234567 threads"), std::string::npos) << plan->run(other).message();
+  other.threads = plan->request().threads;
+  EXPECT_EQ(plan->run(other).message(), "");
+}
+
 TEST_F(PluginsTest, WorkspacesAreWhatCanBeHad) {
   for (const char* name : {"odd_alignment", "endless_minimum", "least_above_best", "best_above_limit"}) add(name);
   const Registry registry = loaded();
@@ -190,6 +202,7 @@ TEST_F(PluginsTest, FilesThatAreNoPlugins) {
   std::ofstream(path("nibble_empty.so")) << "";
   std::ofstream(path("nibble_.so")) << "";            // no name: not looked at
   std::ofstream(path("libnibble_other.so.1")) << "";  // neither
+  for (const char* name : {"nibble_a.b.so", "nibble_reference.so"}) std::ofstream(path(name)) << "never opened";
   fs::create_directory(path("nibble_folder.so"));
   fs::create_symlink("nibble_loop.so", path("nibble_loop.so"));
   fs::create_symlink("gone", path("nibble_dangling.so"));
@@ -204,7 +217,9 @@ TEST_F(PluginsTest, FilesThatAreNoPlugins) {
       {"folder", "it is not a regular file"},
       {"loop", "it cannot be read: Too many levels of symbolic links"},
       {"dangling", "it cannot be read: No such file or directory"},
-      {"pipe", "it is not a regular file"}};
+      {"pipe", "it is not a regular file"},
+      {"a.b", "its name holds a '.', which ends a back end's name in a kernel's"},
+      {"reference", "the name 'reference' is the library's own"}};
   for (const auto& [backend, reason] : expected) {
     EXPECT_NE(reason_of(registry, backend).find(reason), std::string::npos)
         << backend << ": " << reason_of(registry, backend);
