@@ -22,7 +22,7 @@ Result<const BitsAndBytes*> BitsAndBytes::load() {
   auto library = open_rival("NIBBLE_BENCH_BITSANDBYTES", "libbitsandbytes_cpu.so");
   if (!library) return library.status();
   if (*library == nullptr) return static_cast<const BitsAndBytes*>(nullptr);
-  rival.library_ = *library;
+  rival.opened_ = *library;
   if (auto* set_threads = look_up<void(int)>(*library, "omp_set_num_threads")) set_threads(1);
   return static_cast<const BitsAndBytes*>(&rival);
 }
@@ -34,12 +34,12 @@ std::function<void()> BitsAndBytes::decoder(const Weight& w, Format to, void* re
   const Size block = w.block_size, columns = w.packed.shape[0], rows = w.packed.shape[1];
   if (w.packed.format == NIBBLE_BLOCKWISE8) {
     const void* code = bytes_of(w.code);
-    auto* call = look_up<void(const void*, const void*, const void*, void*, Size, Size)>(library_, prefix + type);
+    auto* call = look_up<void(const void*, const void*, const void*, void*, Size, Size)>(opened_, prefix + type);
     if (call == nullptr) return {};
     return [=] { call(code, packed, absmax, result, block, columns * rows); };
   }
   const std::string name = fmt::format("{}{}_{}", prefix, format_name(w.packed.format), type);
-  auto* call = look_up<void(const void*, const void*, void*, Size, Size, Size)>(library_, name);
+  auto* call = look_up<void(const void*, const void*, void*, Size, Size, Size)>(opened_, name);
   if (call == nullptr) return {};
   return [=] { call(packed, absmax, result, block, rows, columns); };
 }

@@ -21,7 +21,7 @@ class BitsAndBytes {
   std::function<void()> decoder(const Weight& weight, Format to, void* result) const;
 
  private:
-  void* library_ = nullptr;
+  void* opened_ = nullptr;
 };
 
 }  // namespace nibble::bench

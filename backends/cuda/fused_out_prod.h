@@ -15,7 +15,7 @@ namespace nibble::cuda {
 /// Columns of a block's tile and of a warp's share.
 inline constexpr int kFusedColumns = 256;
 inline constexpr int kPieceColumns = 32;
-/// What a launch serves at most: sums of more would not fit a thread's registers.
+/// What a launch serves at most: the most that kernels are made for, and were held against the reference on a GPU.
 inline constexpr std::int64_t kMostFusedTokens = 16;
 
 /// One launch: tiles x splits blocks. Strides in elements but row_stride.
