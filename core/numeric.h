@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define NIBBLE_HD __host__ __device__
@@ -51,7 +52,12 @@ NIBBLE_HD constexpr float float_from_bits(std::uint32_t bits) {
 #endif
 }
 
+/// Every field of 2 bytes or more lies at an even place of a block, and kernels keep blocks at even addresses, so a
+/// device loads it at once.
 NIBBLE_HD constexpr std::uint32_t load_u16(const std::uint8_t* p) {
+#if NIBBLE_DEVICE_PASS
+  if (!std::is_constant_evaluated()) return *reinterpret_cast<const std::uint16_t*>(p);
+#endif
   return static_cast<std::uint32_t>(p[0]) | static_cast<std::uint32_t>(p[1]) << 8;
 }
 NIBBLE_HD constexpr std::uint32_t load_u32(const std::uint8_t* p) { return load_u16(p) | load_u16(p + 2) << 16; }

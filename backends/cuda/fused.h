@@ -1,347 +1,416 @@
 // The fused out_prod: packed weights go from memory to the tensor cores' registers, and nothing is expanded in between.
-// Apart from the row-block path because it reads the weight once for up to 16 tokens and needs no decoded block.
+// Apart from the row-block path because it reads the weight once for up to 64 tokens and needs no decoded block.
 //
-// A block takes 256 columns of the weight and a share of its rows, and sums up over them [columns, tokens]; a second
-// kernel adds the shares. A warp takes 32 columns (a piece), a lane 4 of them in 8 of a stage's 32 rows. Rows come
-// through a ring of buffers that copies fill ahead. Operands are rounded to TF32 where they have more bits:
-//   a format with a scale alone (folded): the codes' own small numbers, exact, by gradient * scale
-//   another: decoded values by the gradient
-// A stage with a gradient or a scale that is not finite is multiplied as decoded values, so that what comes out is not
-// finite where theirs is not.
-// A gradient times a scale beyond the range of f32 is not finite either, whatever its codes are.
+// A block takes 256 columns of the weight and a share of its rows, and sums up over them [columns, tokens]; a later
+// kernel adds the shares. Its warps work in teams of one for 8 tokens, of two for 16, ...: a team takes every so
+// many-th stage of the rows, which copies bring to a ring of its own, and a warp a part of the columns.
+//
+// The tensor cores multiply halves, which have TF32's 11 bits, in one of two forms:
+//   folded, for few tokens and formats with a scale alone: units, exact, by gradient * scale, rounded once
+//   values, rounded, by gradients, rounded: what more tokens share need not be made for each of them
+// Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
+// and mins by one that it lowers, with its sums, when larger ones come. What is 2^-23 of the largest (folded: 2^-28) or
+// less loses bits.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 
 #include "backends/cuda/fused_out_prod.h"
 #include "backends/cuda/mma.h"
 #include "backends/cuda/panels.h"
-#include "backends/gpu/gemm_load.h"
+
+#include <algorithm>
 
 namespace nibble::cuda {
 
 inline constexpr int kFusedThreads = 256;
-inline constexpr int kStageRows = 32;
-inline constexpr int kStages = 4;
-/// Columns of `grads` and of scales are padded so that a warp's lanes meet different banks.
-inline constexpr int kGradPitch = kStageRows + 4;
+inline constexpr int kFusedWarps = kFusedThreads / 32;
+/// Shared memory of a block: two of them on a multiprocessor of 8.0, 9.0, 10.0 and 10.3, one on smaller ones.
+inline constexpr int kFusedShared = 98 << 10;
+/// A new power of two leaves room for scales that are 2^kScaleRoom times as large.
+inline constexpr int kScaleRoom = 3;
 
-/// Where everything lies in a block's shared memory, in bytes.
+/// Sizes of a block's work, and where everything lies in its shared memory, in bytes: each team's ring of stages, rows
+/// and then gradients, and behind the rings each warp's scales and mins of a stage.
 template <class F, int kTiles>
-struct FusedShared {
+struct FusedShape {
   using P = Panel<F>;
+  static constexpr bool kFolded = folds_scales(kTiles, P::kHasMin);
+  /// Scales times their warp's power of two are less than 2^this, so that no half overflows.
+  static constexpr int kScaleExponent = P::kHasMin ? 15 - P::kGrowth : kFolded ? 14 - kGradExponent : 8;
+  static constexpr int kTeam = kTiles, kTeams = kFusedWarps / kTeam;
+  static constexpr int kPieces = kFusedColumns / kPieceColumns / kTeam;  ///< of a warp
+  static constexpr int kRuns = kPieces * P::kSets;                       ///< of a warp, that is scales a row
+  static constexpr int kUnits = kTiles == 8 ? 2 : 1;                     ///< of a stage
+  static constexpr int kStageRows = kUnits * kUnitRows;
+  static constexpr int kScales = kUnits * kRuns * kUnitRows;  ///< of a warp in a stage
+
   /// A row's bytes, from any place in 16 bytes on; 32 bytes past a multiple of 64, so that 4 rows meet different banks.
   static constexpr int kSlot = (P::kRowBytes + 15 + 31) / 64 * 64 + 32;
   static constexpr int kRaw = kStageRows * kSlot;
-  static constexpr int kGrads = 8 * kTiles * kGradPitch * 4;
-  static constexpr int kScalePitch = P::kScales + 1;
-  static constexpr int kScales = kStageRows * kScalePitch * static_cast<int>(sizeof(typename P::Scale));
-  static constexpr int kGradsAt = kStages * kRaw;
-  static constexpr int kScalesAt = kGradsAt + 2 * kGrads;
-  static constexpr int kBytes = kScalesAt + 2 * kScales;
-  static_assert(kSlot >= P::kRowBytes + 15 && kSlot % 16 == 0 && kScalesAt % 16 == 0);
+  static constexpr int kGradTile = grad_tile_bytes(kFolded);
+  static constexpr int kGrads = kUnits * kTiles * kGradTile;
+  static constexpr int kStage = kRaw + kGrads;
+  static constexpr int kWarpScales = kScales * (P::kHasMin ? 8 : kFolded ? 4 : 2);
+  static constexpr int kStages =
+      std::min(4, (kFusedShared - kFusedWarps * kWarpScales - 4 * P::kTable) / (kTeams * kStage));
+  static constexpr int kScalesAt = kTeams * kStages * kStage;
+  static constexpr int kSums = kFusedWarps * 64 * 32 * 4;  ///< take the place of all of it in the end
+  static constexpr int kBytes = std::max(kScalesAt + kFusedWarps * kWarpScales, kSums);
+  static_assert(kStages >= 2 && kSlot >= P::kRowBytes + 15 && kSlot % 16 == 0 && kScales % 32 == 0);
 };
 
-/// One block's work.
+/// One block's work, as one of its threads does it.
 template <class F, int kTiles>
 class Fused {
   using P = Panel<F>;
-  using S = FusedShared<F, kTiles>;
-  using Scale = typename P::Scale;
-  static constexpr int kSets = P::kSets;  ///< runs of a piece
-  static constexpr int kChunks = (P::kRowBytes + 15 + 15) / 16;
+  using S = FusedShape<F, kTiles>;
+  static constexpr int kSets = P::kSets;
+  static constexpr float kMostScale = static_cast<float>(1 << S::kScaleExponent);
+  static constexpr int kChunks = (P::kRowBytes + (P::kBlockBytes % 16 == 0 ? 0 : 15) + 15) / 16;
   static constexpr int kChunkLanes = kChunks <= 16 ? 16 : 32;
-  static constexpr int kPassRows = kFusedThreads / kChunkLanes;
-  static_assert(kChunks <= 32);
+  static constexpr int kTeamThreads = S::kTeam * 32;
+  static constexpr int kPassRows = kTeamThreads / kChunkLanes;
+  static_assert(kChunks <= 32 && S::kStageRows % kPassRows == 0);
 
  public:
-  __device__ Fused(const FusedWork& w, std::uint8_t* shared, const float* table)
+  __device__ Fused(const FusedWork& w, std::uint8_t* shared, const std::uint32_t* table, float unit_power)
       : w_(w),
         shared_(shared),
         table_(table),
+        unit_power_(unit_power),
         tile_(w.first_tile + blockIdx.x % w.tiles),
         split_(blockIdx.x / w.tiles),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        panel_(static_cast<int>(threadIdx.x) / 32 * kPieceColumns, lane_ / 4),
-        place_(grad_place(w.along_rows)) {
-    first_row_ = split_ * w.rows_per_split;
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        team_(warp_ / S::kTeam),
+        member_(warp_ % S::kTeam),
+        first_row_(split_ * w.rows_per_split) {
     rows_ = static_cast<int>(min(w.rows_per_split, w.rows - first_row_));
-    const int columns =
-        static_cast<int>(min(static_cast<std::int64_t>(kFusedColumns), w.columns - tile_ * kFusedColumns));
-    pieces_ = columns / kPieceColumns;
-    bytes_ = columns / P::kBlockValues * P::kBlockBytes;
+    columns_ = static_cast<int>(min(static_cast<std::int64_t>(kFusedColumns), w.columns - tile_ * kFusedColumns));
     source_ = w.weight + first_row_ * w.row_stride + tile_ * P::kRowBytes;
+    const int thread = member_ * 32 + lane_;
+    fetched_ = source_ + (team_ * S::kStageRows + thread / kChunkLanes) * w.row_stride + thread % kChunkLanes * 16;
+    fetched_grads_ = w.grads + (first_row_ / kUnitRows * kTiles) * S::kGradTile + team_ * S::kGrads + thread * 16;
+    // A stage is plain where all its rows, and their chunks, are inside.
+    const std::int64_t readable = (w.weight_end - source_ - kChunks * 16) / max(w.row_stride, std::int64_t{1}) + 1;
+    const int plain_rows = static_cast<int>(min(static_cast<std::int64_t>(rows_), max(readable, std::int64_t{0})));
+    const int plain = plain_rows / S::kStageRows;  // of all teams
+    plain_stages_ = w.aligned ? (plain - team_ + S::kTeams - 1) / S::kTeams : 0;
     shift_ = w.aligned ? static_cast<int>(reinterpret_cast<std::uintptr_t>(source_) & 15u) : 0;
     shift_step_ = w.aligned ? static_cast<int>(w.row_stride & 15) : 0;
-    const int row = static_cast<int>(threadIdx.x) / kChunkLanes, at = static_cast<int>(threadIdx.x) % kChunkLanes * 16;
-    const int shift = shift_of(row);
-    copied_ = source_ + row * w.row_stride - shift + at;
-    copies_ = at < shift + bytes_;
-    grad_at_ = (first_row_ + place_.row) * w.grad_row_stride + place_.token * w.grad_token_stride;
-    grad_step_ = place_.row_step * w.grad_row_stride + place_.token_step * w.grad_token_stride;
   }
 
   __device__ void run() {
-    const int stages = (rows_ + kStageRows - 1) / kStageRows;
-    for (int s = 0; s < kStages - 1; ++s) fetch(s);
-    load_grads(0);
-    bool finite = store_grads(0);
-    load_grads(1);
-    wait_for_copies<kStages - 2>();
-    __syncthreads();
-    finite = make_scales(0) && finite;
+    const int all = (rows_ + S::kStageRows - 1) / S::kStageRows;
+    const int stages = (all - team_ + S::kTeams - 1) / S::kTeams;
 #pragma unroll 1
-    for (int s = 0; s < stages; ++s) {
-      wait_for_copies<kStages - 3>();
-      const bool all_finite = __syncthreads_and(finite) != 0;
-      fetch(s + kStages - 1);
-      finite = store_grads(s + 1);
-      load_grads(s + 2);
-      finite = make_scales(s + 1) && finite;
-      if (static_cast<int>(threadIdx.x) / 32 >= pieces_) continue;
-      if (all_finite) {
-        multiply<true>(s);
-      } else {
-        multiply<false>(s);
-      }
+    for (int n = 1 - S::kStages; n < stages; ++n) {  // the first rounds only fetch
+      wait_for_copies<S::kStages - 2>();
+      wait_for_team<S::kTeam>(team_);
+      fetch(n + S::kStages - 1);
+      if (n < 0) continue;
+      make_scales(n);
+      __syncwarp();
+      multiply(n);
     }
-    if (static_cast<int>(threadIdx.x) / 32 < pieces_) store();
+    wait_for_copies<0>();
+    __syncthreads();
+    leave_sums();
+    __syncthreads();
+    store();
   }
 
  private:
-  /// Bytes from a multiple of 16 to a row's first; rows 32 apart have the same.
-  __device__ int shift_of(int row) const {
+  // ---- a team's stages
+
+  [[nodiscard]] __device__ int first_row(int n) const { return (team_ + n * S::kTeams) * S::kStageRows; }
+  [[nodiscard]] __device__ std::uint8_t* stage_at(int n) const {
+    return shared_ + (team_ * S::kStages + n % S::kStages) * S::kStage;
+  }
+  /// Bytes from a multiple of 16 to a row's first.
+  [[nodiscard]] __device__ int shift_of(int row) const {
     if constexpr (P::kBlockBytes % 16 == 0) return 0;
     return (shift_ + row * shift_step_) & 15;
   }
-  __device__ const std::uint8_t* row_at(int stage, int row) const {
-    return shared_ + stage % kStages * S::kRaw + row * S::kSlot + shift_of(row);
+  [[nodiscard]] __device__ const std::uint8_t* row_at(int n, int row) const {
+    return stage_at(n) + row * S::kSlot + shift_of(row);  // rows 16 apart have the same shift
   }
 
-  /// 16 bytes of a row; what lies behind the row is not used. Nothing is read behind the weight, and rows that are not
-  /// there are zeros.
-  __device__ void copy_chunk(std::uint8_t* to, const std::uint8_t* from, bool inside) const {
-    if (!inside) {
-      *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
-    } else if (from + 16 <= w_.weight_end) {
-      copy_async(to, from);
-    } else {
-      for (int i = 0; from + i < w_.weight_end; ++i) to[i] = from[i];
-    }
-  }
-
-  /// Starts the copies of a stage; zeros past the last row and the last column. Stages are fetched in order.
-  __device__ void fetch(int stage) {
-    std::uint8_t* ring = shared_ + stage % kStages * S::kRaw;
-    if (w_.aligned) {
-      const int row = static_cast<int>(threadIdx.x) / kChunkLanes,
-                at = static_cast<int>(threadIdx.x) % kChunkLanes * 16;
-      const std::uint8_t* from = copied_;
-      if (at < kChunks * 16) {
-#pragma unroll
-        for (int r = 0; r < kStageRows; r += kPassRows) {
-          copy_chunk(ring + (row + r) * S::kSlot + at, from, copies_ && stage * kStageRows + row + r < rows_);
-          from += kPassRows * w_.row_stride;
-        }
-      }
-      copied_ += kStageRows * w_.row_stride;
-    } else {
-      for (int i = static_cast<int>(threadIdx.x); i < kStageRows * P::kRowBytes; i += kFusedThreads) {
-        const int row = i / P::kRowBytes, at = i % P::kRowBytes;
-        const std::int64_t from = static_cast<std::int64_t>(stage) * kStageRows + row;
-        ring[row * S::kSlot + at] = from < rows_ && at < bytes_ ? source_[from * w_.row_stride + at] : 0;
+  /// Starts the copies of a stage. Stages are fetched in order.
+  __device__ void fetch(int n) {
+    const int first = first_row(n);
+    if (first < rows_) {
+      std::uint8_t* stage = stage_at(n);
+      fetch_grads(stage);
+      if (n < plain_stages_) {
+        fetch_rows(stage);
+      } else {
+        fetch_last_rows(stage, first);
       }
     }
+    fetched_ += S::kTeams * S::kStageRows * w_.row_stride;
+    fetched_grads_ += S::kTeams * S::kGrads;
     end_copy_group();
   }
 
-  /// A thread's elements of a stage's gradient: the first, and how far they are from each other. Neighbouring threads
-  /// read along the shorter stride.
-  struct GradPlace {
-    int row, token, row_step, token_step;
-  };
-  __device__ static GradPlace grad_place(bool along_rows) {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (along_rows) return {thread % kStageRows, thread / kStageRows, 0, kFusedThreads / kStageRows};
-    constexpr int kTokens = 8 * kTiles;
-    return {thread / kTokens, thread % kTokens, kFusedThreads / kTokens, 0};
-  }
-
-  /// Stages are loaded in order.
-  __device__ void load_grads(int stage) {
+  /// All rows are there, in memory that may be read to a multiple of 16 bytes.
+  __device__ void fetch_rows(std::uint8_t* stage) const {
+    const int thread = member_ * 32 + lane_, at = thread % kChunkLanes * 16;
+    if (kChunks != kChunkLanes && at >= kChunks * 16) return;
+    const std::uint8_t* from = fetched_;
+    stage += thread / kChunkLanes * S::kSlot + at;
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      const int row = stage * kStageRows + place_.row + i * place_.row_step,
-                token = place_.token + i * place_.token_step;
-      const bool inside = row < rows_ && token < w_.tokens;
-      grads_[i] = inside ? gpu::load_as_f32(w_.grad, w_.grad_type, grad_at_ + i * grad_step_) : 0.0f;
+    for (int r = 0; r < S::kStageRows; r += kPassRows) {
+      copy_async(stage + r * S::kSlot,
+                 from - (P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u));
+      from += kPassRows * w_.row_stride;
     }
-    grad_at_ += kStageRows * w_.grad_row_stride;
   }
 
-  /// In the order in which a lane uses them: those of rows c, c + 4, c + 8, ... follow each other. False where one is
-  /// not finite.
-  __device__ bool store_grads(int stage) {
-    auto* to = reinterpret_cast<float*>(shared_ + S::kGradsAt + stage % 2 * S::kGrads);
-    bool finite = true;
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      const int row = place_.row + i * place_.row_step, token = place_.token + i * place_.token_step;
-      to[token * kGradPitch + row % 4 * (kStageRows / 4) + row / 4] =
-          P::kFolded ? grads_[i] : __uint_as_float(to_tf32(grads_[i]));
-      finite = finite && is_finite(grads_[i]);
+  /// Any rows: zeros behind the last one, and nothing is read behind the weight.
+  __device__ void fetch_last_rows(std::uint8_t* stage, int first) const {
+    const int thread = member_ * 32 + lane_;
+#pragma unroll 1
+    for (int i = thread; i < S::kStageRows * P::kRowBytes; i += kTeamThreads) {
+      const int row = i / P::kRowBytes, at = i % P::kRowBytes;
+      const std::uint8_t* from = source_ + (first + row) * w_.row_stride + at;
+      stage[row * S::kSlot + shift_of(row) + at] = first + row < rows_ && from < w_.weight_end ? *from : 0;
     }
-    return finite;
   }
 
-  __device__ Scale* scales_of(int stage) const {
-    return reinterpret_cast<Scale*>(shared_ + S::kScalesAt + stage % 2 * S::kScales);
-  }
-
-  /// False where one is not finite.
-  __device__ bool make_scales(int stage) {
-    bool finite = true;
-    if constexpr (P::kScales != 0) {
-      constexpr int kCount = kStageRows * P::kScales;
+  __device__ void fetch_grads(std::uint8_t* stage) const {
+    const int at = (member_ * 32 + lane_) * 16;
 #pragma unroll
-      for (int i = 0; i < kCount; i += kFusedThreads) {
-        const int at = i + static_cast<int>(threadIdx.x);
-        if (kCount % kFusedThreads != 0 && at >= kCount) break;
-        const int row = at / P::kScales, run = at % P::kScales;
-        Scale s{};
-        if (stage * kStageRows + row < rows_ && run * (kFusedColumns / P::kScales) < pieces_ * kPieceColumns) {
-          s = P::scale(w_, row_at(stage, row), run, first_row_ + stage * kStageRows + row, tile_);
-          finite = finite && is_finite(s);
-        }
-        scales_of(stage)[row * S::kScalePitch + run] = s;
+    for (int i = 0; i < S::kGrads; i += kTeamThreads * 16) {
+      if (S::kGrads % (kTeamThreads * 16) == 0 || i + at < S::kGrads) {
+        copy_async(stage + S::kRaw + i + at, fetched_grads_ + i);
       }
     }
-    return finite;
   }
 
-  template <bool kFinite>
-  __device__ void multiply(int stage) {
-    const int g = lane_ / 4, c = lane_ % 4;
-    const auto* grads =
-        reinterpret_cast<const float4*>(shared_ + S::kGradsAt + stage % 2 * S::kGrads) + g * (kGradPitch / 4) + c * 2;
-#pragma unroll(kFinite ? 2 : 1)
-    for (int pair = 0; pair < 2; ++pair) {
-      float grad[kTiles][4];
+  // ---- a warp's scales
+
+  /// In the order of units, runs and then rows, those of rows c, c + 4, c + 8, c + 12 together; floats, behind them the
+  /// mins, or halves where the values are made of such.
+  [[nodiscard]] __device__ std::uint8_t* scales() const { return shared_ + S::kScalesAt + warp_ * S::kWarpScales; }
+
+  __device__ void make_scales(int n) {
+    constexpr int kEach = S::kScales / 32;  // a lane's, neighbouring runs of one row
+    const int row = lane_ % S::kStageRows, first_run = lane_ / S::kStageRows * kEach;
+    const int tile_run = member_ * S::kRuns + first_run;
+    const std::int64_t weight_row = first_row_ + min(first_row(n) + row, rows_ - 1);
+    const typename P::Header header(w_, row_at(n, row), weight_row, tile_);
+    Scale made[kEach];
+    float largest = 0.0f;
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        const float4 four = grads[t * 8 * (kGradPitch / 4) + pair];
-        grad[t][0] = four.x, grad[t][1] = four.y, grad[t][2] = four.z, grad[t][3] = four.w;
+    for (int i = 0; i < kEach; ++i) {
+      made[i] = header.scale(tile_run, i);
+      if ((tile_run + i) * (kPieceColumns / kSets) >= columns_) made[i] = {};
+      largest = fmaxf(largest, fabsf(made[i].scale));
+      if constexpr (P::kHasMin) {
+        made[i] = P::adapted(made[i]);
+        largest = fmaxf(largest, fabsf(made[i].min));
       }
-      if constexpr (P::kFolded && kFinite) {
-        multiply_units(stage, 16 * pair + c, grad);
+    }
+    if (largest * power_ >= kMostScale) {  // also where one is not finite: those count for nothing
+      largest = 0.0f;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) largest = larger_finite(larger_finite(largest, made[i].scale), made[i].min);
+    }
+    make_room(largest_of_warp(largest));
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = (row / kUnitRows * S::kRuns + first_run + i) * kUnitRows + row % 4 * 4 + row % kUnitRows / 4;
+      const float scale = made[i].scale * power_;
+      if constexpr (P::kHasMin || S::kFolded) {
+        reinterpret_cast<float*>(scales())[at] = scale;
+        if constexpr (P::kHasMin) reinterpret_cast<float*>(scales())[S::kScales + at] = made[i].min * power_;
       } else {
-        multiply_values<kFinite>(stage, 16 * pair + c, grad);
+        reinterpret_cast<std::uint16_t*>(scales())[at] = static_cast<std::uint16_t>(to_halves(scale, 0.0f));
       }
     }
   }
 
-  /// Rows row, row + 4, row + 8, row + 12 of a stage.
-  __device__ void multiply_units(int stage, int row, const float (&grad)[kTiles][4]) {
-    const Scale* scales = scales_of(stage) + row * S::kScalePitch + panel_.scale_at;
-    std::uint32_t b[kTiles][kSets][4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-#pragma unroll
-      for (int s = 0; s < kSets; ++s) {
-        const float scale = scales[4 * r * S::kScalePitch + s];
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
-          b[t][s][r] = finite_to_tf32(grad[t][r] * scale);
-        }
-      }
-    }
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-      std::uint32_t a[2][4];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) panel_.units(row_at(stage, row + 4 * (2 * step + half)), table_, a[half]);
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-          const std::uint32_t(&factor)[4] = b[t][kSets == 1 ? 0 : m];
-          multiply_tf32(sums_[t][m], a[0][2 * m], a[0][2 * m + 1], a[1][2 * m], a[1][2 * m + 1], factor[2 * step],
-                        factor[2 * step + 1]);
-        }
-      }
-    }
-  }
-
-  /// The same rows as decoded values.
-  template <bool kFinite>
-  __device__ void multiply_values(int stage, int row, const float (&grad)[kTiles][4]) {
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-      std::uint32_t a[2][4];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int at = row + 4 * (2 * step + half);
-        panel_.template values<kFinite>(row_at(stage, at), scales_of(stage) + at * S::kScalePitch, table_, a[half]);
-      }
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        const std::uint32_t b0 = operand(grad[t][2 * step]), b1 = operand(grad[t][2 * step + 1]);
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-          multiply_tf32(sums_[t][m], a[0][2 * m], a[0][2 * m + 1], a[1][2 * m], a[1][2 * m + 1], b0, b1);
-        }
-      }
-    }
-  }
-
-  /// A gradient as it is multiplied by decoded values: staged so, but for folded formats.
-  __device__ static std::uint32_t operand(float grad) { return P::kFolded ? to_tf32(grad) : __float_as_uint(grad); }
-
-  /// A lane has 4 columns of two tokens of each tile.
-  __device__ void store() const {
-    const std::int64_t column =
-        (tile_ - w_.first_tile) * kFusedColumns + static_cast<int>(threadIdx.x) / 32 * kPieceColumns;
-    float* part = w_.parts + split_ * w_.part_stride + column;
+  /// Lowers the warp's power of two, with its sums, where a scale would be too large.
+  __device__ void make_room(float largest) {
+    if (largest * power_ < kMostScale) return;
+    const float power = power_to_reach<S::kScaleExponent - 1 - kScaleRoom>(largest);
+    const float lowered = power * reciprocal_of_power(power_);
+    power_ = power;
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int token = 8 * t + 2 * (lane_ % 4) + i;
-        if (token >= w_.tokens) continue;
-        float* to = part + token * w_.part_token_stride;
+      for (int m = 0; m < 2 * S::kPieces; ++m) {
 #pragma unroll
-        for (int m = 0; m < 2; ++m) {
-          *reinterpret_cast<float2*>(to + panel_.column(2 * m)) = make_float2(sums_[t][m][i], sums_[t][m][2 + i]);
+        for (int i = 0; i < 4; ++i) sums_[t][m][i] *= lowered;
+      }
+    }
+  }
+
+  // ---- products
+
+  __device__ void multiply(int n) {
+#pragma unroll
+    for (int unit = 0; unit < S::kUnits; ++unit) {
+      const std::uint8_t* grads = stage_at(n) + S::kRaw + unit * kTiles * S::kGradTile + lane_ * (S::kGradTile / 32);
+#pragma unroll
+      for (int piece = 0; piece < S::kPieces; ++piece) {
+        if constexpr (S::kFolded) {
+          multiply_units(n, unit, piece, grads);
+        } else {
+          multiply_values(n, unit, piece, grads);
         }
       }
+    }
+  }
+
+  /// Where the 4 scales of a lane's rows in a set of a piece are, counted in fours.
+  [[nodiscard]] __device__ int four_scales(int unit, int piece, int set) const {
+    return (unit * S::kRuns + piece * kSets + set) * 4 + lane_ % 4;
+  }
+  [[nodiscard]] __device__ P panel(int piece) const {
+    return P((member_ * S::kPieces + piece) * kPieceColumns, lane_ / 4);
+  }
+  /// Units of rows c and c + 4, and of rows c + 8 and c + 12.
+  __device__ void load_units(int n, int unit, int piece, std::uint32_t (&near)[4], std::uint32_t (&far)[4]) const {
+    const int row = unit * kUnitRows + lane_ % 4;
+    panel(piece).pairs(row_at(n, row), row_at(n, row + 4), table_, near);
+    panel(piece).pairs(row_at(n, row + 8), row_at(n, row + 12), table_, far);
+  }
+
+  __device__ void multiply_units(int n, int unit, int piece, const std::uint8_t* grads) {
+    std::uint32_t near[4], far[4];
+    load_units(n, unit, piece, near, far);
+    float4 scale[kSets];
+#pragma unroll
+    for (int s = 0; s < kSets; ++s) scale[s] = reinterpret_cast<const float4*>(scales())[four_scales(unit, piece, s)];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const float4 grad = *reinterpret_cast<const float4*>(grads + t * S::kGradTile);
+      uint2 factor[kSets];
+#pragma unroll
+      for (int s = 0; s < kSets; ++s) {
+        factor[s] = {to_halves(grad.x * scale[s].x, grad.y * scale[s].y),
+                     to_halves(grad.z * scale[s].z, grad.w * scale[s].w)};
+      }
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        const uint2 b = factor[kSets == 1 ? 0 : m];
+        multiply_halves(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], b.x, b.y);
+      }
+    }
+  }
+
+  __device__ void multiply_values(int n, int unit, int piece, const std::uint8_t* grads) {
+    std::uint32_t near[4], far[4];
+    load_values(n, unit, piece, near, far);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const uint2 b = *reinterpret_cast<const uint2*>(grads + t * S::kGradTile);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        multiply_halves(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], b.x, b.y);
+      }
+    }
+  }
+
+  __device__ void load_values(int n, int unit, int piece, std::uint32_t (&near)[4], std::uint32_t (&far)[4]) const {
+    if constexpr (P::kHasMin) {
+      float values[4][4];  // of rows c, c + 4, ...
+      float4 scale[kSets], min[kSets];
+#pragma unroll
+      for (int s = 0; s < kSets; ++s) {
+        const auto* at = reinterpret_cast<const float4*>(scales()) + four_scales(unit, piece, s);
+        scale[s] = at[0], min[s] = at[S::kScales / 4];
+      }
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        Scale adapted[kSets];
+#pragma unroll
+        for (int s = 0; s < kSets; ++s) adapted[s] = {element(scale[s], r), element(min[s], r)};
+        panel(piece).values(row_at(n, unit * kUnitRows + lane_ % 4 + 4 * r), adapted, values[r]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        near[i] = to_halves(values[0][i], values[1][i]);
+        far[i] = to_halves(values[2][i], values[3][i]);
+      }
+    } else {
+      load_units(n, unit, piece, near, far);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint2 scale = reinterpret_cast<const uint2*>(scales())[four_scales(unit, piece, kSets == 1 ? 0 : i / 2)];
+        near[i] = multiply_pair(near[i], scale.x);
+        far[i] = multiply_pair(far[i], scale.y);
+      }
+    }
+  }
+  __device__ static float element(const float4& x, int i) { return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w; }
+
+  // ---- sums
+
+  /// A lane has columns i of its 4 in each piece, 2m and 2m + 1 in sums m, for tokens 2c and 2c + 1 of each tile.
+  [[nodiscard]] __device__ static int sum_at(int warp, int tile, int piece, int m, int i, int lane) {
+    return ((((warp * kTiles + tile) * S::kPieces + piece) * 2 + m) * 4 + i) * 32 + lane;
+  }
+
+  /// Each warp's sums to shared memory, without their powers of two.
+  __device__ void leave_sums() {
+    auto* to = reinterpret_cast<float*>(shared_);
+    const float unit = reciprocal_of_power(power_) / static_cast<float>(1 << kGradExponent) / unit_power_;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int m = 0; m < 2 * S::kPieces; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[sum_at(warp_, t, m / 2, m % 2, i, lane_)] = sums_[t][m][i] * unit;
+      }
+    }
+  }
+
+  /// The teams' sums, in their order; a thread has a column.
+  __device__ void store() const {
+    const int column = static_cast<int>(threadIdx.x), piece = column / kPieceColumns;
+    if (column >= columns_) return;
+    int g = 0, i = 0;
+    find_column<kPieceColumns / kSets>(column % kPieceColumns, &g, &i);
+    const auto* from = reinterpret_cast<const float*>(shared_);
+    float* part = w_.parts + split_ * w_.part_stride + (tile_ - w_.first_tile) * kFusedColumns + column;
+    for (int token = 0; token < w_.tokens; ++token) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int team = 0; team < S::kTeams; ++team) {
+        sum += from[sum_at(team * S::kTeam + piece / S::kPieces, token / 8, piece % S::kPieces, i / 2,
+                           i % 2 * 2 + token % 2, g * 4 + token % 8 / 2)];
+      }
+      part[token * w_.part_token_stride] = sum * w_.grad_powers[token];
     }
   }
 
   const FusedWork& w_;
   std::uint8_t* shared_;
-  const float* table_;
+  const std::uint32_t* table_;
+  float unit_power_;
   std::int64_t tile_, split_;
-  int lane_;
-  P panel_;
-  std::int64_t first_row_;      ///< of this block's share
-  int rows_;                    ///< likewise
-  const std::uint8_t* source_;  ///< its first row's bytes of these columns
-  int pieces_, bytes_;          ///< of a row, in these columns
-  int shift_, shift_step_;
-  const std::uint8_t* copied_;  ///< what this thread copies next
-  bool copies_;
-  GradPlace place_;
-  std::int64_t grad_at_, grad_step_;  ///< this thread's next element, and from one to the next
-  float grads_[kTiles];               ///< of a stage ahead, on their way
-  float sums_[kTiles][2][4] = {};
+  int lane_, warp_, team_, member_;
+  std::int64_t first_row_;                        ///< of this block's share
+  int rows_, columns_;                            ///< of it
+  const std::uint8_t* source_;                    ///< its first row's bytes of these columns
+  int shift_, shift_step_;                        ///< of source_, and from one row to the next
+  const std::uint8_t *fetched_, *fetched_grads_;  ///< this thread's first chunks of the next stage
+  int plain_stages_;                              ///< of this team; the stages behind them need care
+  float power_ = 0x1p126f;                        ///< by which this warp's scales, mins and sums are too large
+  float sums_[kTiles][2 * S::kPieces][4] = {};
 };
 
 template <class F, int kTiles>
-__global__ void __launch_bounds__(kFusedThreads, 4) fused_kernel(const __grid_constant__ FusedWork work) {
-#if NIBBLE_TF32_CORES
+__global__ void __launch_bounds__(kFusedThreads, 2) fused_kernel(const __grid_constant__ FusedWork work) {
+#if NIBBLE_HALF_CORES
   extern __shared__ __align__(16) std::uint8_t shared[];
-  __shared__ float table[Panel<F>::kTable];
-  Panel<F>::fill(work, table);
-  Fused<F, kTiles>(work, shared, table).run();
+  __shared__ std::uint32_t table[Panel<F>::kTable];
+  const float unit_power = Panel<F>::fill(work, table);
+  __syncthreads();
+  Fused<F, kTiles>(work, shared, table, unit_power).run();
 #endif
 }
 
@@ -352,16 +421,24 @@ nibble_status launch_fused(nibble_format format, const FusedWork& work, gpu::Str
   visit_format(format, [&](auto f) {
     using F = decltype(f);
     if constexpr (F::kEngine == engine) {
-      const auto go = [&](auto kernel, int bytes) {
-        return gpu::launch(kernel,
+      const auto go = [&]<int kTiles>(std::integral_constant<int, kTiles>) {
+        return gpu::launch(fused_kernel<F, kTiles>,
                            {"fused out_prod", static_cast<std::uint64_t>(work.tiles * work.splits), kFusedThreads,
-                            static_cast<std::uint32_t>(bytes)},
+                            FusedShape<F, kTiles>::kBytes},
                            stream, why, work);
       };
-      if (work.tokens <= 8) {
-        status = go(fused_kernel<F, 1>, FusedShared<F, 1>::kBytes);
-      } else {
-        status = go(fused_kernel<F, 2>, FusedShared<F, 2>::kBytes);
+      switch (grad_tiles(work.tokens)) {
+        case 1:
+          status = go(std::integral_constant<int, 1>{});
+          break;
+        case 2:
+          status = go(std::integral_constant<int, 2>{});
+          break;
+        case 4:
+          status = go(std::integral_constant<int, 4>{});
+          break;
+        default:
+          status = go(std::integral_constant<int, 8>{});
       }
     }
   });

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 namespace nibble::cuda {
 namespace {
@@ -17,10 +18,8 @@ namespace {
 using gpu::element_stride;
 using gpu::fail;
 
-/// Blocks of a multiprocessor that registers and shared memory allow for few tokens.
-constexpr std::int64_t kBlocksPerProcessor = 4;
-/// Rows of a split are whole stages of the kernel.
-constexpr std::int64_t kSplitStep = 32;
+/// Blocks that a multiprocessor holds at once.
+constexpr std::int64_t kBlocksPerProcessor = 2;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -55,13 +54,9 @@ FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
   FusedWork work{.weight = bytes_of(w.packed),
                  .row_stride = beside ? w.packed.shape[0] * code_bits / 8 : w.packed.byte_stride[1],
                  .rows = w.packed.shape[1],
-                 .columns = w.packed.shape[0],
-                 .grad_type = r.src1.format,
-                 .grad_row_stride = element_stride(r.src1, 1),
-                 .grad_token_stride = element_stride(r.src1, 0)};
+                 .columns = w.packed.shape[0]};
   const std::int64_t row_bytes = beside ? work.row_stride : work.columns / layout.block_values * layout.block_units;
   work.weight_end = work.weight + (work.rows - 1) * work.row_stride + row_bytes;
-  work.along_rows = work.grad_row_stride <= work.grad_token_stride;
   const std::int64_t step = beside ? 16 : std::gcd<std::int64_t>(16, layout.block_units);
   work.aligned = reinterpret_cast<std::uintptr_t>(work.weight) % 16 == 0 && work.row_stride % step == 0 &&
                  work.row_stride % 2 == 0;
@@ -78,7 +73,6 @@ nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t to
                         nibble_text* why) {
   const std::int64_t column = work.first_tile * kFusedColumns;
   const std::int64_t columns = std::min(work.tiles * kFusedColumns, work.columns - column);
-  work.grad = gpu::element_at(r.src1, token * work.grad_token_stride);
   work.part_token_stride = columns;
   work.part_stride = columns * work.tokens;
   if (work.splits != 0) {
@@ -96,27 +90,53 @@ nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t to
                      stream, why);
 }
 
+/// A plan's pieces of a workspace.
+struct FusedMemory {
+  FusedMemory(const FusedPlan& p, void* workspace) {
+    auto* at = static_cast<std::uint8_t*>(workspace);
+    const auto take = [&at](std::uint64_t bytes) { return std::exchange(at, at + bytes); };
+    scales = p.scales_bytes != 0 ? reinterpret_cast<float*>(at) : nullptr;
+    take(p.scales_bytes);
+    grads = take(p.grads_bytes());
+    powers = reinterpret_cast<float*>(take(p.powers_bytes()));
+    maxima = reinterpret_cast<float*>(take(p.maxima_bytes()));
+    parts = reinterpret_cast<float*>(at);
+  }
+  float* scales;  ///< null where nothing is rebuilt
+  std::uint8_t* grads;
+  float *powers, *maxima, *parts;
+};
+
 }  // namespace
 
+bool folds_scales(nibble_format format, std::int64_t tokens) {
+  bool has_min = false;
+  visit_format(format, [&](auto f) {
+    if constexpr (decltype(f)::kEngine == Engine::runs) has_min = f.kCombine == Combine::sum;
+  });
+  return folds_scales(grad_tiles(tokens), has_min);
+}
+
 FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t bytes) {
-  FusedPlan p{.tokens = r.dst.shape[1], .tiles = ceil_div(r.weight.packed.shape[0], kFusedColumns)};
-  const std::int64_t rows = r.weight.packed.shape[1];
-  if (rows == 0) return p;  // no splits: zeros, or dst as it is
+  FusedPlan p{.format = r.weight.packed.format,
+              .rows = r.weight.packed.shape[1],
+              .tokens = std::min<std::int64_t>(r.dst.shape[1], kMostFusedTokens),
+              .tiles = ceil_div(r.weight.packed.shape[0], kFusedColumns)};
+  if (p.rows == 0) return p;  // no splits: zeros, or dst as it is
   p.scales_bytes = gpu::aligned(gpu::kTwoStepDecoder.scales_bytes(r.weight));
-  const std::uint64_t room = bytes > p.scales_bytes ? bytes - p.scales_bytes : 0;
   const auto fits = [&](std::int64_t splits, std::int64_t tiles, std::int64_t tokens) {
     p.splits = splits, p.tiles = tiles, p.tokens = tokens;
-    return p.parts_bytes() <= room;
+    return p.total() <= bytes;
   };
   // Fewer splits first, then fewer columns at a time, then fewer tokens: the first two read the weight once.
-  const std::int64_t least = ceil_div(rows, gpu::kMostSummed);
+  const std::int64_t least = ceil_div(p.rows, gpu::kMostSummed);
   const std::int64_t tiles = p.tiles, tokens = p.tokens;
-  std::int64_t splits = std::clamp<std::int64_t>(blocks / tiles, least, std::max(least, ceil_div(rows, kSplitStep)));
+  std::int64_t splits = std::clamp<std::int64_t>(blocks / tiles, least, std::max(least, ceil_div(p.rows, kSplitStep)));
   while (!fits(splits, tiles, tokens) && splits > least) splits = std::max(least, splits / 2);
   for (std::int64_t t = tiles; !fits(splits, t, tokens) && t > 1;) t = ceil_div(t, 2);
   for (std::int64_t n = tokens; !fits(splits, p.tiles, n) && n > 1;) n = ceil_div(n, 2);
-  p.rows_per_split = ceil_div(ceil_div(rows, p.splits), kSplitStep) * kSplitStep;
-  p.splits = ceil_div(rows, p.rows_per_split);
+  p.rows_per_split = ceil_div(ceil_div(p.rows, p.splits), kSplitStep) * kSplitStep;
+  p.splits = ceil_div(p.rows, p.rows_per_split);
   return p;
 }
 
@@ -125,8 +145,8 @@ nibble_status fused_supports(const nibble_kernel* k, const nibble_caps* caps, co
   if (const nibble_status s = gpu::device_has_code(k, caps, r, why); s != NIBBLE_OK) return s;
   if (caps->arch_major < 8) {
     return fail(why, NIBBLE_UNSUPPORTED,
-                "needs TF32 tensor cores: compute capability {}.{} has none, expected 8.0 or later", caps->arch_major,
-                caps->arch_minor);
+                "needs tensor cores for halves: compute capability {}.{} has none, expected 8.0 or later",
+                caps->arch_major, caps->arch_minor);
   }
   if (r->dst.shape[2] != 1 || r->dst.shape[3] != 1) {
     return fail(why, NIBBLE_UNSUPPORTED, "dst has a batch of {} x {}: expected one matrix", r->dst.shape[2],
@@ -157,17 +177,32 @@ nibble_status execute_fused(const nibble_kernel*, const nibble_caps* caps, const
   if (device.status() != NIBBLE_OK) return device.status();
   FusedPlan plan = plan_of(*r, *caps, gpu::workspace_limit(*r));
   if (plan.total() > workspace_bytes) plan = plan_of(*r, *caps, workspace_bytes);
-  auto* scales = plan.scales_bytes != 0 ? static_cast<float*>(workspace) : nullptr;
-  if (scales != nullptr) {
-    if (const nibble_status s = gpu::rebuild_scales(r->weight, scales, stream, why); s != NIBBLE_OK) return s;
+  const FusedMemory memory(plan, workspace);
+  if (memory.scales != nullptr) {
+    if (const nibble_status s = gpu::rebuild_scales(r->weight, memory.scales, stream, why); s != NIBBLE_OK) return s;
   }
-  FusedWork work = work_of(*r, scales);
-  work.parts = reinterpret_cast<float*>(static_cast<std::uint8_t*>(workspace) + plan.scales_bytes);
+  FusedWork work = work_of(*r, memory.scales);
+  work.grads = memory.grads;
+  work.grad_powers = memory.powers;
+  work.parts = memory.parts;
   work.splits = plan.splits;
   work.rows_per_split = plan.rows_per_split;
   const std::int64_t all_tiles = ceil_div(work.columns, kFusedColumns);
   for (std::int64_t token = 0; token < r->dst.shape[1]; token += plan.tokens) {
     work.tokens = static_cast<int>(std::min(plan.tokens, r->dst.shape[1] - token));
+    const PackedGrads grads = {.grad = gpu::element_at(r->src1, token * element_stride(r->src1, 0)),
+                               .type = r->src1.format,
+                               .row_stride = element_stride(r->src1, 1),
+                               .token_stride = element_stride(r->src1, 0),
+                               .rows = work.rows,
+                               .tokens = work.tokens,
+                               .folded = folds_scales(r->weight.packed.format, work.tokens),
+                               .maxima = memory.maxima,
+                               .packed = memory.grads,
+                               .powers = memory.powers};
+    if (work.rows != 0) {
+      if (const nibble_status s = pack_grads(grads, stream, why); s != NIBBLE_OK) return s;
+    }
     for (work.first_tile = 0; work.first_tile < all_tiles; work.first_tile += plan.tiles) {
       work.tiles = std::min(plan.tiles, all_tiles - work.first_tile);
       if (const nibble_status s = run_piece(*r, work, token, stream, why); s != NIBBLE_OK) return s;

@@ -12,13 +12,48 @@
 
 namespace nibble::cuda {
 
-/// Columns of a block's tile and of a warp's share.
+/// Columns of a block's tile, and those that a lane's codes of one step are spread over.
 inline constexpr int kFusedColumns = 256;
 inline constexpr int kPieceColumns = 32;
-/// What a launch serves at most: the most that kernels are made for, and were held against the reference on a GPU.
-inline constexpr std::int64_t kMostFusedTokens = 16;
+/// Rows that one step of the tensor cores sums.
+inline constexpr int kUnitRows = 16;
+/// What a launch serves at most: larger ones would keep too many sums in registers.
+inline constexpr int kMostFusedTokens = 64;
 
-/// One launch: tiles x splits blocks. Strides in elements but row_stride.
+/// Tiles of 8 tokens that a kernel for so many is made for.
+constexpr int grad_tiles(std::int64_t tokens) { return tokens <= 8 ? 1 : tokens <= 16 ? 2 : tokens <= 32 ? 4 : 8; }
+/// Whether a kernel multiplies the gradient by scales, rather than the codes; see fused.h.
+constexpr bool folds_scales(int tiles, bool has_min) { return tiles <= 2 && !has_min; }
+bool folds_scales(nibble_format format, std::int64_t tokens);
+
+/// The gradient as the kernels read it: for each unit of rows and each tile of tokens what the 32 lanes hold, lane
+/// 4 * token + c the rows c, c + 4, c + 8 and c + 12, times a power of two that brings a token's largest element to
+/// 2^kGradExponent or up to twice as much. Rows and tokens that are not there are zeros. f32, or halves where scales
+/// are not folded in.
+constexpr int grad_tile_bytes(bool folded) { return folded ? 32 * 16 : 32 * 8; }
+inline constexpr int kGradExponent = 9;
+/// Rows of a plan's splits are whole multiples of this, and so are the packed gradient's.
+inline constexpr std::int64_t kSplitStep = 32;
+
+struct PackedGrads {
+  const void* grad = nullptr;  ///< of the first token
+  nibble_format type = NIBBLE_F32;
+  std::int64_t row_stride = 0, token_stride = 0;  ///< in elements
+  std::int64_t rows = 0;
+  int tokens = 0;
+  bool folded = false;             ///< f32
+  float* maxima = nullptr;         ///< [max_chunks(rows), tokens], to work in
+  std::uint8_t* packed = nullptr;  ///< of packed_bytes
+  float* powers = nullptr;         ///< [tokens]: packed times these, over 2^kGradExponent, is the gradient
+};
+constexpr std::int64_t packed_bytes(std::int64_t rows, std::int64_t tokens, bool folded) {
+  return (rows + kSplitStep - 1) / kSplitStep * kSplitStep / kUnitRows * grad_tiles(tokens) * grad_tile_bytes(folded);
+}
+inline constexpr std::int64_t kMaxChunkRows = 512;
+constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + kMaxChunkRows - 1) / kMaxChunkRows; }
+nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
+
+/// One launch: tiles x splits blocks.
 struct FusedWork {
   const std::uint8_t* weight = nullptr;
   const std::uint8_t* weight_end = nullptr;  ///< behind its last byte
@@ -26,11 +61,9 @@ struct FusedWork {
   std::int64_t rows = 0, columns = 0;        ///< of the whole weight
   std::int64_t first_tile = 0, tiles = 0;    ///< of kFusedColumns columns, in this launch
   std::int64_t splits = 0, rows_per_split = 0;
-  const void* grad = nullptr;  ///< of the first token of this launch
-  nibble_format grad_type = NIBBLE_F32;
-  std::int64_t grad_row_stride = 0, grad_token_stride = 0;
+  const std::uint8_t* grads = nullptr;  ///< packed
+  const float* grad_powers = nullptr;   ///< [tokens]
   int tokens = 0;
-  bool along_rows = false;       ///< neighbours in the gradient follow the weight's rows
   bool aligned = false;          ///< rows lie so that 16 bytes can be copied at a time
   float* parts = nullptr;        ///< [splits, tokens, columns of this launch]
   std::int64_t part_stride = 0;  ///< from one split to the next
@@ -40,17 +73,26 @@ struct FusedWork {
   const float* code = nullptr;    ///< 8-bit ones: 256 values
 };
 
-/// How a request is cut to a number of bytes.
+/// How a request is cut to a number of bytes. The workspace, in its order: scales, gradients, powers, maxima, parts.
 struct FusedPlan {
-  std::uint64_t scales_bytes = 0;  ///< of a nested weight, rebuilt once a call
-  std::int64_t tokens = 0;         ///< of a launch
-  std::int64_t tiles = 0;          ///< of a launch
+  std::uint64_t scales_bytes = 0;     ///< of a nested weight, rebuilt once a call
+  nibble_format format = NIBBLE_F32;  ///< the weight's
+  std::int64_t rows = 0;
+  std::int64_t tokens = 0;  ///< of a launch
+  std::int64_t tiles = 0;   ///< of a launch
   std::int64_t splits = 0;
   std::int64_t rows_per_split = 0;
-  [[nodiscard]] std::uint64_t parts_bytes() const {
-    return gpu::aligned(static_cast<std::uint64_t>(splits * tokens * tiles * kFusedColumns) * sizeof(float));
+  [[nodiscard]] std::uint64_t grads_bytes() const {
+    return gpu::aligned(static_cast<std::uint64_t>(packed_bytes(rows, tokens, folds_scales(format, tokens))));
   }
-  [[nodiscard]] std::uint64_t total() const { return scales_bytes + parts_bytes(); }
+  [[nodiscard]] std::uint64_t powers_bytes() const { return gpu::piece(NIBBLE_F32, tokens); }
+  [[nodiscard]] std::uint64_t maxima_bytes() const { return gpu::piece(NIBBLE_F32, tokens, max_chunks(rows)); }
+  [[nodiscard]] std::uint64_t parts_bytes() const {
+    return gpu::piece(NIBBLE_F32, splits, tokens, tiles * kFusedColumns);
+  }
+  [[nodiscard]] std::uint64_t total() const {
+    return rows == 0 ? 0 : scales_bytes + grads_bytes() + powers_bytes() + maxima_bytes() + parts_bytes();
+  }
 };
 /// `blocks` is how many the device should have at once.
 FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t bytes);

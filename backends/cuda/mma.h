@@ -1,4 +1,4 @@
-// The tensor cores' and the asynchronous copies' instructions that the fused products use.
+// The instructions of tensor cores and of asynchronous copies that the fused products use.
 // Apart from the kernels because it is the one place of this back end with instructions spelled out.
 #ifndef NIBBLE_BACKENDS_CUDA_MMA_H
 #define NIBBLE_BACKENDS_CUDA_MMA_H
@@ -7,33 +7,47 @@
 
 namespace nibble::cuda {
 
-/// x to TF32's 11 significant bits, rounded to nearest; NaN and infinities stay.
-__device__ inline std::uint32_t to_tf32(float x) {
+/// Two halves, `low` in the low bits, each rounded to nearest.
+__device__ inline std::uint32_t to_halves(float low, float high) {
   std::uint32_t out;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(x));
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+__device__ inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
   return out;
 }
 
-__device__ inline bool is_finite(float x) { return fabsf(x) < __builtin_inff(); }
+__device__ inline std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
 
-/// The same for finite x, in one instruction: the tensor cores do not look at the bits below.
-__device__ inline std::uint32_t finite_to_tf32(float x) { return __float_as_uint(x) + 0x1000u; }
-
-/// sums[16, 8] += a[16, 8] * b[8, 8] of a warp. With g = lane / 4 and c = lane % 4 a lane holds a(g, c), a(g + 8, c),
-/// a(g, c + 4), a(g + 8, c + 4); b(c, g), b(c + 4, g); sums (g, 2c), (g, 2c + 1), (g + 8, 2c), (g + 8, 2c + 1).
-__device__ inline void multiply_tf32(float (&sums)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
-                                     std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+/// sums[16, 8] += a[16, 16] * b[16, 8] of a warp, halves by halves into f32. With g = lane / 4 and c = lane % 4 a lane
+/// holds pairs of neighbours in k, the low one in the low half: a0 = a(g, 2c), a1 = a(g + 8, 2c), a2 = a(g, 2c + 8),
+/// a3 = a(g + 8, 2c + 8); b0 = b(2c, g), b1 = b(2c + 8, g); sums (g, 2c), (g, 2c + 1), (g + 8, 2c), (g + 8, 2c + 1).
+__device__ inline void multiply_halves(float (&sums)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                       std::uint32_t a3, std::uint32_t b0, std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 /// Starts a copy of 16 bytes to shared memory, both ends aligned to as many.
-__device__ inline void copy_async(std::uint8_t* shared, const std::uint8_t* global) {
+__device__ inline void copy_async(std::uint8_t* shared, const void* global) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
       "l"(global)
       : "memory");
+}
+/// The same of the first `bytes` of the 16; the others become zeros and are not read.
+__device__ inline void copy_async(std::uint8_t* shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global), "r"(bytes)
+               : "memory");
 }
 __device__ inline void end_copy_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most kPending of the groups that this thread ended are under way.
@@ -41,6 +55,38 @@ template <int kPending>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+
+/// Waits for the other threads of kWarps neighbouring warps; `team` counts such groups in the block. Barrier 0 is the
+/// whole block's.
+template <int kWarps>
+__device__ inline void wait_for_team(int team) {
+  if constexpr (kWarps == 1) {
+    __syncwarp();
+  } else {
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(kWarps * 32) : "memory");
+  }
+}
+
+/// The largest of a warp's numbers; none is negative.
+__device__ inline float largest_of_warp(float x) {
+  return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
+}
+
+/// The larger magnitude; infinities and NaN count for nothing.
+__device__ inline float larger_finite(float largest, float x) {
+  return fabsf(x) < __builtin_inff() ? fmaxf(largest, fabsf(x)) : largest;
+}
+
+/// The power of two that takes x, not negative, to [2^kExponent, 2^(kExponent + 1)), as far as powers of f32 go both
+/// ways.
+template <int kExponent>
+__device__ inline float power_to_reach(float x) {
+  const int exponent = kExponent + 127 - static_cast<int>(__float_as_uint(x) >> 23);
+  return __uint_as_float(static_cast<std::uint32_t>(min(max(exponent, -126), 126) + 127) << 23);
+}
+
+/// Of a power of two from 2^-126 to 2^126, exact.
+__device__ inline float reciprocal_of_power(float x) { return __uint_as_float(0x7f000000u - __float_as_uint(x)); }
 
 }  // namespace nibble::cuda
 

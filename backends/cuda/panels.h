@@ -1,4 +1,4 @@
-// What a fused product needs of each engine's formats: a row's bytes of 256 columns, scales, and 4 columns at a time.
+// What a fused product needs of each engine's formats: a row's bytes of 256 columns, scales, and codes as halves.
 // Apart from the product so that it knows no engine, and from the decoders' bodies because those know no columns.
 #ifndef NIBBLE_BACKENDS_CUDA_PANELS_H
 #define NIBBLE_BACKENDS_CUDA_PANELS_H
@@ -11,18 +11,62 @@
 
 namespace nibble::cuda {
 
-/// A lane's 4 columns of a piece, in rows of kRowBytes for 256 columns. There are kScales a row, kSets a piece; scale()
-/// makes one. kFolded: units() gives 4 numbers that, times the scale, are the values, as TF32. values() gives the
-/// values themselves as TF32, where kFinite from finite scales. table: kTable floats of shared memory.
+/// A lane's 4 columns of a piece, in rows of kRowBytes for 256 columns. A value is unit * scale, or code * scale + min
+/// where kHasMin, with kSets scales a piece: a Header gives them for a row of a tile, run first + i for constant i.
+///
+/// Without a min pairs() gives the units of two rows as halves, those of column i in out[i]: small numbers that a half
+/// holds exactly, but for codebooks, whose values it rounds as TF32 would. With one, values() gives the values of a row
+/// from what adapted() made of its scales.
+///
+/// table: kTable words of shared memory that fill() fills; it gives the power of two by which units are too large.
 template <class F>
 struct Panel;
 
 /// The 4 columns of lane group g: all in one run of 32, or two in each of two runs of 16.
 template <int kRunLength>
 struct LaneColumns {
+  static constexpr int kSets = kPieceColumns / kRunLength, kScales = kFusedColumns / kRunLength;
   int g;
-  [[nodiscard]] __device__ int column(int i) const { return kRunLength == 16 ? i / 2 * 16 + 2 * g + i % 2 : 4 * g + i; }
+  /// Where the first of those in run s starts in it.
+  [[nodiscard]] __device__ int first() const { return 4 / kSets * g; }
 };
+/// Its inverse, of a column in a piece.
+template <int kRunLength>
+__device__ inline void find_column(int column, int* g, int* i) {
+  constexpr int kNeighbours = kRunLength / 8;
+  *g = column % kRunLength / kNeighbours;
+  *i = column / kRunLength * kNeighbours + column % kNeighbours;
+}
+
+/// Bytes of two rows, minus kBias, as pairs of halves: each byte becomes the last bits of 1024.
+template <int kBias>
+__device__ inline void byte_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)[4]) {
+  constexpr std::uint32_t kTaken = 0xe400u + kBias;  // -(1024 + kBias)
+  static_assert(kBias >= 0 && kBias < 1024);
+  const std::uint32_t low = gpu::pick_bytes(a, b, 0x5140u), high = gpu::pick_bytes(a, b, 0x7362u);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t placed = gpu::pick_bytes(i < 2 ? low : high, 0x64u, i % 2 == 0 ? 0x4140u : 0x4342u);
+    out[i] = add_halves(placed, kTaken | kTaken << 16);
+  }
+}
+
+/// Entries of a table of halves by the bytes of two rows.
+__device__ inline void looked_up_pairs(std::uint32_t a, std::uint32_t b, const std::uint32_t* table,
+                                       std::uint32_t (&out)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) out[i] = gpu::pick_bytes(table[a >> 8 * i & 255u], table[b >> 8 * i & 255u], 0x5410u);
+}
+
+/// A format's 16 codes, by one thread.
+template <class F>
+__device__ inline void fill_code_table(std::uint32_t* table) {
+  if (threadIdx.x != 0) return;
+  float codes[16];
+  gpu::fill_codes<F>(codes);
+#pragma unroll
+  for (int i = 0; i < 16; ++i) table[i] = to_halves(codes[i], 0.0f);
+}
 
 /// Block formats keep everything in the row.
 template <class F>
@@ -30,226 +74,224 @@ struct BlockPanel {
   static constexpr int kBlockValues = F::kBlockValues, kBlockBytes = F::kBlockBytes;
   static constexpr int kRowBytes = kFusedColumns / kBlockValues * kBlockBytes;
   static_assert(kFusedColumns % kBlockValues == 0);
-  static constexpr int kTable = 1;
-  static __device__ void fill(const FusedWork&, float*) {}
+  static constexpr bool kHasMin = false;
+  static constexpr int kGrowth = 0, kTable = 1;
+  static __device__ float fill(const FusedWork&, std::uint32_t*) { return 1.0f; }
 };
-
-inline __device__ bool is_finite(const nibble::Scale& s) { return is_finite(s.scale) && is_finite(s.min); }
-
-inline __device__ void round_values(const float (&values)[4], std::uint32_t (&out)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) out[i] = to_tf32(values[i]);
-}
 
 template <class F>
 requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumns<F::kRunLength> {
-  using Scale = gpu::RunScale<F>;
+  using Columns = LaneColumns<F::kRunLength>;
+  using Columns::kSets;
   static constexpr int kRunLength = F::kRunLength, kRuns = F::kBlockValues / kRunLength;
-  static constexpr int kScales = kFusedColumns / kRunLength, kSets = kPieceColumns / kRunLength;
-  static constexpr int kBits = F::run(0).low.bits + F::run(0).high.bits;
-  static constexpr bool kFolded = F::kCombine != Combine::sum;
+  static constexpr bool kHasMin = F::kCombine == Combine::sum;
   static constexpr bool kLookedUp = F::kCombine == Combine::table;
+  static constexpr int kBits = F::run(0).low.bits + F::run(0).high.bits;
+  static_assert(!kHasMin || kBits <= 6);
   static constexpr int kTable = kLookedUp ? 16 : 1;
-  static_assert(kFolded || kBits <= 7);
 
-  static __device__ void fill(const FusedWork&, float* table) {
-    if constexpr (kLookedUp) {
-      if (threadIdx.x == 0) gpu::fill_codes<F>(table);
+  static __device__ float fill(const FusedWork&, std::uint32_t* table) {
+    if constexpr (kLookedUp) fill_code_table<F>(table);
+    return 1.0f;
+  }
+  struct Header {
+    const std::uint8_t* row;
+    __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
+    [[nodiscard]] __device__ Scale scale(int first, int i) const {
+      return F::scale(row + (first + i) / kRuns * F::kBlockBytes, (first + i) % kRuns);
     }
+  };
+  /// A code becomes a float's highest mantissa bits but kSpare: 2^kPlaced + code * 2^kSpare, with an exponent that
+  /// leaves the mantissa's byte alone. So code * scale + min is that times scale / 2^kSpare, plus min - 2^kBits *
+  /// scale.
+  static constexpr int kSpare = (127 + kBits) % 2, kPlaced = kBits + kSpare;
+  static __device__ Scale adapted(const Scale& s) {
+    return {s.scale / static_cast<float>(1 << kSpare), fmaf(-static_cast<float>(1 << kBits), s.scale, s.min)};
   }
-  static __device__ Scale scale(const FusedWork&, const std::uint8_t* row, int run, std::int64_t, std::int64_t) {
-    return gpu::run_scale<F>(row + run / kRuns * F::kBlockBytes, run % kRuns);
-  }
+  /// No value is 2^this times the larger one of an adapted scale and min.
+  static constexpr int kGrowth = kPlaced + 2;
 
   __device__ Panel(int piece_column, int group)
-      : LaneColumns<kRunLength>{group},
-        scale_at(piece_column / kRunLength),
-        block(piece_column / F::kBlockValues * F::kBlockBytes),
-        first(kRunLength == 16 ? 2 * group & ~3 : 4 * group) {
+      : Columns{group}, block(piece_column / F::kBlockValues * F::kBlockBytes) {
 #pragma unroll
     for (int s = 0; s < kSets; ++s) run[s] = F::run(piece_column % F::kBlockValues / kRunLength + s);
   }
 
-  __device__ void units(const std::uint8_t* row, const float* table, std::uint32_t (&out)[4]) const {
-#pragma unroll
-    for (int s = 0; s < kSets; ++s) {
-      std::uint32_t codes = gpu::run_codes4<F>(row + block, run[s], first);
-      if constexpr (kSets == 2) codes >>= this->g % 2 * 16;
-#pragma unroll
-      for (int i = 0; i < 4 / kSets; ++i) out[s * 2 + i] = __float_as_uint(unit(codes, i, table));
-    }
-  }
-
-  template <bool kFinite>
-  __device__ void values(const std::uint8_t* row, const Scale* scales, const float* table,
-                         std::uint32_t (&out)[4]) const {
-    if constexpr (kFinite && !kFolded) {
-      finite_values(row, scales, out);
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t* table,
+                        std::uint32_t (&out)[4]) const {
+    if constexpr (kLookedUp) {
+      looked_up_pairs(codes(a), codes(b), table, out);
     } else {
-      any_values(row, scales, table, out);
+      byte_pairs<bias()>(codes(a), codes(b), out);
     }
   }
-
-  int scale_at;
+  __device__ void values(const std::uint8_t* row, const Scale (&adapted)[kSets], float (&out)[4]) const {
+    constexpr std::uint32_t kHighByte = static_cast<std::uint32_t>((127 + kPlaced) / 2) << 8;
+    const std::uint32_t placed = codes(row) << (7 - kBits);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float x = __uint_as_float(gpu::pick_bytes(placed, kHighByte, 0x5044u | static_cast<std::uint32_t>(i) << 8));
+      const Scale& s = adapted[kSets == 1 ? 0 : i / 2];
+      out[i] = fmaf(x, s.scale, s.min);
+    }
+  }
 
  private:
-  static __device__ float unit(std::uint32_t codes, int i, const float* table) {
-    if constexpr (kLookedUp) {
-      return table[codes >> 8 * i & 15u];
-    } else if constexpr (requires { F::kSigned; }) {
-      return gpu::float_of_byte(codes ^ 0x80808080u, i, 128.0f);
+  static constexpr int bias() {
+    if constexpr (requires { F::kSigned; }) return 128;
+    if constexpr (F::kCombine == Combine::product) return F::kBias;
+    return 0;
+  }
+  [[nodiscard]] __device__ std::uint32_t codes(const std::uint8_t* row) const {
+    std::uint32_t x = 0;
+    if constexpr (kSets == 1) {
+      x = gpu::run_codes4<F>(row + block, run[0], this->first());
     } else {
-      return gpu::float_of_byte(codes, i, static_cast<float>(F::kBias));
+      x = gpu::pick_bytes(gpu::run_codes2<F>(row + block, run[0], this->first()),
+                          gpu::run_codes2<F>(row + block, run[1], this->first()), 0x5410u);
     }
+    return requires { F::kSigned; }
+    ? x ^ 0x80808080u : x;
   }
 
-  __device__ void any_values(const std::uint8_t* row, const Scale* scales, const float* table,
-                             std::uint32_t (&out)[4]) const {
-#pragma unroll
-    for (int s = 0; s < kSets; ++s) {
-      float four[4];
-      gpu::decode_run<F, 4>(row + block, run[s], first, scales[scale_at + s], table, four);
-#pragma unroll
-      for (int i = 0; i < 4 / kSets; ++i) {
-        out[s * 2 + i] = to_tf32(kSets == 2 && this->g % 2 != 0 ? four[2 + i] : four[i]);
-      }
-    }
-  }
-
-  /// As decode_run's, in fewer instructions: code * scale is (2^kBits + code) * scale - 2^kBits * scale, where the
-  /// first is the code as a float's highest mantissa bits, the last is exact, and one rounding is left as before.
-  __device__ void finite_values(const std::uint8_t* row, const Scale* scales, std::uint32_t (&out)[4]) const {
-    constexpr std::uint32_t kHighByte = static_cast<std::uint32_t>((127 + kBits) / 2) << 8;
-#pragma unroll
-    for (int s = 0; s < kSets; ++s) {
-      std::uint32_t codes = placed_codes(row + block, run[s]);
-      if constexpr (kSets == 2) codes >>= this->g % 2 * 16;
-      const Scale scale = scales[scale_at + s];
-      const float taken = -static_cast<float>(1 << kBits) * scale.scale;
-#pragma unroll
-      for (int i = 0; i < 4 / kSets; ++i) {
-        const std::uint32_t placed = gpu::pick_bytes(codes, kHighByte, 0x5044u | static_cast<std::uint32_t>(i) << 8);
-        out[s * 2 + i] = finite_to_tf32(add_rn(fmaf(__uint_as_float(placed), scale.scale, taken), scale.min));
-      }
-    }
-  }
-
-  /// Four codes as bits 16 to 23 of such floats.
-  __device__ std::uint32_t placed_codes(const std::uint8_t* at, const Run& r) const {
-    constexpr Plane kLow = F::run(0).low;
-    constexpr std::uint32_t kOdd = (127 + kBits) % 2 != 0 ? 0x80808080u : 0u;
-    if constexpr (kBits == kLow.bits && kLow.packing == Packing::bytes) {
-      // A rotation takes each byte's code to its place at once; what it brings from neighbours is masked.
-      constexpr std::uint32_t kMask = 0x01010101u * (((1u << kBits) - 1u) << (7 - kBits));
-      const std::uint32_t word = gpu::load_word<gpu::plane_alignment<F>(&Run::low)>(at + r.low.at + first);
-      return (__funnelshift_r(word, word, r.low.shift - (7 - kBits)) & kMask) | kOdd;
-    } else {
-      return gpu::run_codes4<F>(at, r, first) << (7 - kBits) | kOdd;
-    }
-  }
-
-  int block, first;
+  int block;
   Run run[kSets];
 };
 
 template <class F>
 requires(F::kEngine == Engine::base3) struct Panel<F> : BlockPanel<F>, LaneColumns<32> {
-  using Scale = float;
-  static constexpr int kScales = kFusedColumns / F::kBlockValues, kSets = 1;
-  static constexpr bool kFolded = true;
-
-  static __device__ float scale(const FusedWork&, const std::uint8_t* row, int run, std::int64_t, std::int64_t) {
-    return F::scale(row + run * F::kBlockBytes);
-  }
+  struct Header {
+    const std::uint8_t* row;
+    __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
+    [[nodiscard]] __device__ Scale scale(int first, int i) const {
+      return {F::scale(row + (first + i) * kPieceColumns / F::kBlockValues * F::kBlockBytes), 0.0f};
+    }
+  };
   __device__ Panel(int piece_column, int group)
       : LaneColumns<32>{group},
-        scale_at(piece_column / F::kBlockValues),
         block(piece_column / F::kBlockValues * F::kBlockBytes),
-        first(piece_column % F::kBlockValues + 4 * group) {}
-  __device__ void units(const std::uint8_t* row, const float*, std::uint32_t (&out)[4]) const {
-    float digits[4];
-    gpu::decode_base3<F, 4>(row + block, first, 1.0f, digits);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = __float_as_uint(digits[i]);
+        at(piece_column % F::kBlockValues + 4 * group) {}
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t*,
+                        std::uint32_t (&out)[4]) const {
+    byte_pairs<1>(gpu::base3_digits4<F>(a + block, at), gpu::base3_digits4<F>(b + block, at), out);
   }
-  template <bool kFinite>
-  __device__ void values(const std::uint8_t* row, const float* scales, const float*, std::uint32_t (&out)[4]) const {
-    float four[4];
-    gpu::decode_base3<F, 4>(row + block, first, scales[scale_at], four);
-    round_values(four, out);
-  }
-
-  int scale_at;
 
  private:
-  int block, first;
+  int block, at;
 };
 
-/// A scale for 8 values or a few more does not fold.
 template <class F>
-requires(F::kEngine == Engine::grid) struct Panel<F> : BlockPanel<F>, LaneColumns<32> {
-  using Scale = float;
-  static constexpr int kScales = 0, kSets = 1;
-  static constexpr bool kFolded = false;
+requires(F::kEngine == Engine::grid) struct Panel<F> : BlockPanel<F>, LaneColumns<F::kScaleGroups * 8> {
+  using Columns = LaneColumns<F::kScaleGroups * 8>;
+  using Columns::kSets;
+  static constexpr int kRunLength = F::kScaleGroups * 8, kRuns = F::kBlockValues / kRunLength;
 
+  struct Header {
+    const std::uint8_t* row;
+    __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
+    [[nodiscard]] __device__ Scale scale(int first, int i) const {
+      const int run = first + i;
+      return {F::group(row + run / kRuns * F::kBlockBytes, run % kRuns * F::kScaleGroups).scale, 0.0f};
+    }
+  };
   __device__ Panel(int piece_column, int group)
-      : LaneColumns<32>{group},
-        block(piece_column / F::kBlockValues * F::kBlockBytes),
-        first(piece_column % F::kBlockValues + 4 * group) {}
-  template <bool kFinite>
-  __device__ void values(const std::uint8_t* row, const float*, const float*, std::uint32_t (&out)[4]) const {
-    float four[4];
-    gpu::decode_grid<F, 4>(row + block, first, gpu::device_grid<F::kGrid>.entries, four);
-    round_values(four, out);
+      : Columns{group}, block(piece_column / F::kBlockValues * F::kBlockBytes), begin(piece_column % F::kBlockValues) {}
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t*,
+                        std::uint32_t (&out)[4]) const {
+    const Four x = four(a), y = four(b);
+    byte_pairs<128>(x.entry, y.entry, out);
+    const std::uint32_t signs = x.signs | y.signs << 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (F::kHasDelta) {
+        out[i] = add_halves(out[i], to_halves(x.delta[i / (4 / kSets)], y.delta[i / (4 / kSets)]));
+      }
+      out[i] ^= signs << (15 - i) & 0x80008000u;
+    }
   }
 
  private:
-  int block, first;
+  /// A row's 4 columns: biased bytes, a sign bit each, and what is added to those of a set.
+  struct Four {
+    std::uint32_t entry = 0, signs = 0;
+    float delta[kSets] = {};
+  };
+  [[nodiscard]] __device__ Four four(const std::uint8_t* row) const {
+    Four out;
+#pragma unroll
+    for (int s = 0; s < kSets; ++s) {
+      const int column = begin + s * kRunLength + this->first();  // of the block
+      const GridGroup group = F::group(row + block, column / 8);
+      const std::uint32_t half = half_entry(group, column % 8 / 4);
+      const std::uint32_t signs = group.signs >> column % 8;
+      if constexpr (kSets == 1) {
+        out.entry = half, out.signs = signs & 15u;
+      } else {
+        const std::uint32_t two = half >> column % 4 * 8 & 0xffffu;
+        out.entry |= two << 16 * s, out.signs |= (signs & 3u) << 2 * s;
+      }
+      out.delta[s] = group.delta;
+    }
+    return out;
+  }
+  static __device__ std::uint32_t half_entry(const GridGroup& group, int half) {
+    const auto* grid = gpu::device_grid<F::kGrid>.entries;
+    if constexpr (sizeof(typename F::Entry) == 8) {
+      return reinterpret_cast<const gpu::Word8*>(grid)[group.index[0]].w[half];
+    } else {
+      return grid[half == 0 ? group.index[0] : group.index[1]];
+    }
+  }
+
+  int block, begin;
 };
 
-/// Codes over the whole tensor: rows of whole pieces, each in one of the weight's blocks. Their units are the codes'
-/// values rounded to TF32, as a decoded value would be.
+/// Codes over the whole tensor: rows of whole pieces, each in one of the weight's blocks.
 template <class F>
 requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Panel<F> : LaneColumns<32> {
-  using Scale = float;
   static constexpr int kBits = gpu::kFlatBits<F>;
   static constexpr int kBlockValues = kPieceColumns, kBlockBytes = kPieceColumns * kBits / 8;
   static constexpr int kRowBytes = kFusedColumns * kBits / 8;
-  static constexpr int kScales = kFusedColumns / kPieceColumns, kSets = 1;
-  static constexpr bool kFolded = true;
-  static constexpr int kTable = 1 << kBits;
+  static constexpr bool kHasMin = false;
+  static constexpr int kGrowth = 0, kTable = 1 << kBits;
 
-  static __device__ void fill(const FusedWork& w, float* table) {
+  static __device__ float fill(const FusedWork& w, std::uint32_t* table) {
+    float power = 1.0f;
     if constexpr (kBits == 8) {
-      for (int i = static_cast<int>(threadIdx.x); i < 256; i += static_cast<int>(blockDim.x)) table[i] = w.code[i];
-    } else if (threadIdx.x == 0) {
-      gpu::fill_codes<F>(table);
+      float largest = 0.0f;
+      for (int i = static_cast<int>(threadIdx.x) % 32; i < 256; i += 32) largest = larger_finite(largest, w.code[i]);
+      power = power_to_reach<3>(largest_of_warp(largest));
+      const int thread = static_cast<int>(threadIdx.x);
+      if (thread < 256) table[thread] = to_halves(w.code[thread] * power, 0.0f);
+    } else {
+      fill_code_table<F>(table);
     }
+    return power;
   }
-  static __device__ float scale(const FusedWork& w, const std::uint8_t*, int piece, std::int64_t row,
-                                std::int64_t tile) {
-    const std::int64_t column = tile * kFusedColumns + piece * kPieceColumns;
-    return column < w.columns ? w.scales[(row * w.columns + column) >> w.block_shift] : 0.0f;
-  }
+  struct Header {
+    const FusedWork& w;
+    std::int64_t first_value;
+    __device__ Header(const FusedWork& work, const std::uint8_t*, std::int64_t row, std::int64_t tile)
+        : w(work), first_value(row * work.columns + tile * kFusedColumns) {}
+    /// Behind the last column, whose scale does not count, another of the weight's.
+    [[nodiscard]] __device__ Scale scale(int first, int i) const {
+      const std::int64_t value = min(first_value + (first + i) * kPieceColumns, w.rows * w.columns - 1);
+      return {w.scales[value >> w.block_shift], 0.0f};
+    }
+  };
 
-  __device__ Panel(int piece_column, int group)
-      : LaneColumns<32>{group}, scale_at(piece_column / kPieceColumns), at((piece_column + 4 * group) * kBits / 8) {}
-  __device__ void units(const std::uint8_t* row, const float* table, std::uint32_t (&out)[4]) const {
-    decode(row, table, 1.0f, out);
+  __device__ Panel(int piece_column, int group) : LaneColumns<32>{group}, at((piece_column + 4 * group) * kBits / 8) {}
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t* table,
+                        std::uint32_t (&out)[4]) const {
+    looked_up_pairs(codes(a), codes(b), table, out);
   }
-  template <bool kFinite>
-  __device__ void values(const std::uint8_t* row, const float* scales, const float* table,
-                         std::uint32_t (&out)[4]) const {
-    decode(row, table, scales[scale_at], out);
-  }
-
-  int scale_at;
 
  private:
-  __device__ void decode(const std::uint8_t* row, const float* table, float scale, std::uint32_t (&out)[4]) const {
-    float four[4];
-    gpu::decode_flat<kBits, 4>(*reinterpret_cast<const gpu::CodeWord<kBits, 4>*>(row + at), table, scale, four);
-    round_values(four, out);
+  /// A byte each.
+  [[nodiscard]] __device__ std::uint32_t codes(const std::uint8_t* row) const {
+    if constexpr (kBits == 8) return *reinterpret_cast<const std::uint32_t*>(row + at);
+    const std::uint32_t twice = gpu::pick_bytes(*reinterpret_cast<const std::uint16_t*>(row + at), 0u, 0x1100u);
+    return (twice >> 4 & 0x000f000fu) | (twice & 0x0f000f00u);
   }
 
   int at;

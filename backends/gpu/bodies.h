@@ -83,6 +83,33 @@ NIBBLE_HD inline std::uint32_t plane_codes4(const std::uint8_t* block, const Pla
   }
 }
 
+/// Codes l and l+1 of a plane, a byte each; l is even.
+template <class F, Plane Run::*plane>
+NIBBLE_HD inline std::uint32_t plane_codes2(const std::uint8_t* block, const Plane& p, int l) {
+  constexpr Plane kPlane = F::run(0).*plane;
+  constexpr std::uint32_t kMask = 0x0101u * ((1u << kPlane.bits) - 1u);
+  if constexpr (kPlane.packing == Packing::bits) {
+    constexpr int kPerByte = 8 / kPlane.bits;
+    const std::uint32_t two = static_cast<std::uint32_t>(block[p.at + l / kPerByte]) >> l % kPerByte * kPlane.bits;
+    return (two | two << (8 - kPlane.bits)) & kMask;
+  } else {
+    constexpr bool kHalves = kPlane.packing == Packing::halves;
+    const std::uint32_t two = load_half_word<plane_alignment<F>(plane)>(block + p.at + (kHalves ? l & 7 : l));
+    if constexpr (kPlane.bits == 8) return two;
+    return two >> (kHalves ? (l & 8) / 2 : p.shift) & kMask;
+  }
+}
+
+template <class F>
+NIBBLE_HD inline std::uint32_t run_codes2(const std::uint8_t* block, const Run& run, int l) {
+  const std::uint32_t low = plane_codes2<F, &Run::low>(block, run.low, l);
+  if constexpr (F::run(0).high.bits == 0) {
+    return low;
+  } else {
+    return low | plane_codes2<F, &Run::high>(block, run.high, l) << F::run(0).low.bits;
+  }
+}
+
 template <class F>
 NIBBLE_HD inline std::uint32_t run_codes4(const std::uint8_t* block, const Run& run, int l) {
   const std::uint32_t low = plane_codes4<F, &Run::low>(block, run.low, l);
@@ -163,9 +190,9 @@ NIBBLE_HD inline void decode_grid(const std::uint8_t* block, int j, const typena
 
 // ---- base 3
 
-/// Values j .. j+3 of a block, j a multiple of 4: one digit of four neighbouring bytes.
+/// Digits j .. j+3 of a block, a byte each, j a multiple of 4: one digit of four neighbouring bytes.
 template <class F>
-NIBBLE_HD inline void decode_base3_four(const std::uint8_t* block, int j, float scale, float* out) {
+NIBBLE_HD inline std::uint32_t base3_digits4(const std::uint8_t* block, int j) {
   constexpr int kSecond = F::kSections[0].bytes * F::kSections[0].digits;
   constexpr int kThird = kSecond + F::kSections[1].bytes * F::kSections[1].digits;
   const int begin = j < kSecond ? 0 : j < kThird ? kSecond : kThird;
@@ -177,14 +204,17 @@ NIBBLE_HD inline void decode_base3_four(const std::uint8_t* block, int j, float 
   // Two bytes at a time, each in 16 bits: digit = ((byte * power) % 256) * 3 / 256.
   const std::uint32_t even = ((word & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u >> 8 & 0x00030003u;
   const std::uint32_t odd = ((word >> 8 & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u & 0x03000300u;
-  NIBBLE_UNROLL
-  for (int i = 0; i < 4; ++i) out[i] = mul_rn(float_of_byte(even | odd, i, 1.0f), scale);
+  return even | odd;
 }
 
 template <class F, int N>
 NIBBLE_HD inline void decode_base3(const std::uint8_t* block, int j, float scale, float (&out)[N]) {
   NIBBLE_UNROLL
-  for (int four = 0; four < N; four += 4) decode_base3_four<F>(block, j + four, scale, out + four);
+  for (int four = 0; four < N; four += 4) {
+    const std::uint32_t digits = base3_digits4<F>(block, j + four);
+    NIBBLE_UNROLL
+    for (int i = 0; i < 4; ++i) out[four + i] = mul_rn(float_of_byte(digits, i, 1.0f), scale);
+  }
 }
 
 // ---- elements
@@ -236,8 +266,9 @@ NIBBLE_HD inline void decode_flat(const CodeWord<kBits, N>& codes, const float* 
   }
 }
 
-/// The codes of chunk j, of N codes, of those that a thread holds. By selection among words that are read first: a device
-/// cannot index its registers, and clang would select among addresses where it can, which puts them in scratch memory.
+/// The codes of chunk j, of N codes, of those that a thread holds. By selection among words that are read first: a
+/// device cannot index its registers, and clang would select among addresses where it can, which puts them in scratch
+/// memory.
 template <int kBits, int N, int kWords>
 NIBBLE_HD inline CodeWord<kBits, N> chunk_codes(const std::uint32_t (&held)[kWords], int j) {
   const auto word = [&held](int i) {

@@ -21,11 +21,11 @@
 #define NIBBLE_BULK_COPIES 0
 #endif
 
-// Whether tensor cores multiply TF32, and copies to shared memory run beside the threads.
+// Whether tensor cores multiply halves 16 deep, and copies to shared memory run beside the threads.
 #if NIBBLE_CUDA_PASS
-#define NIBBLE_TF32_CORES (__CUDA_ARCH__ >= 800)
+#define NIBBLE_HALF_CORES (__CUDA_ARCH__ >= 800)
 #else
-#define NIBBLE_TF32_CORES 0
+#define NIBBLE_HALF_CORES 0
 #endif
 
 // Device code unrolls loops whose array indexes must be constants; a host compiler is left to itself.
@@ -83,7 +83,7 @@ NIBBLE_HD inline std::uint32_t load_half_word(const std::uint8_t* at) {
 #if NIBBLE_DEVICE_PASS
   if constexpr (kAlignment % 2 == 0) return *reinterpret_cast<const std::uint16_t*>(at);
 #endif
-  return load_u16(at);
+  return static_cast<std::uint32_t>(at[0]) | static_cast<std::uint32_t>(at[1]) << 8;
 }
 
 /// x and y as two halves of a word, x in the low one.

@@ -57,18 +57,19 @@ struct Scale {
 
 /// The integers of all runs of a block, run r in byte r % 8 of word r / 8; bytes are signed.
 ///
-/// A format of runs whose scales are halves says where they lie, as `kScaleHalf` and `kMinHalf`: those are the scale and
-/// the min of every run, or, in a format with `scale_codes`, what the integers multiply:
-/// scale = half * (code - kScaleBias), min = -(half * code). `scale` gives the same for one run; engines that decode many
-/// blocks at once take all of it from here. A format whose runs have a byte each for their scale, from byte `kScaleBytes`
-/// on, gives what a byte stands for as `byte_scale`.
+/// A format of runs whose scales are halves says where they lie, as `kScaleHalf` and `kMinHalf`: those are the scale
+/// and the min of every run, or, in a format with `scale_codes`, what the integers multiply: scale = half * (code -
+/// kScaleBias), min = -(half * code). `scale` gives the same for one run; engines that decode many blocks at once take
+/// all of it from here. A format whose runs have a byte each for their scale, from byte `kScaleBytes` on, gives what a
+/// byte stands for as `byte_scale`.
 struct ScaleCodes {
   std::uint64_t scale[2] = {0, 0};
   std::uint64_t min[2] = {0, 0};
 };
 
 /// Eight values of a grid format: y = (scale * (entry + delta)) * sign, where formats without delta have 0, which
-/// changes no bit. An entry of 4 values comes twice: index[0] gives values 0..3 and index[1] values 4..7.
+/// changes no bit. A format's kScaleGroups neighbouring groups share a scale. An entry of 4 values comes twice:
+/// index[0] gives values 0..3 and index[1] values 4..7.
 struct GridGroup {
   std::uint32_t index[2] = {0, 0};
   std::uint32_t signs = 0;  ///< bit j set: value j is negated

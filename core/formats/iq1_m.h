@@ -21,6 +21,7 @@ struct IQ1_M {
   using Entry = std::uint64_t;
   static constexpr Grid kGrid = Grid::iq1s;
   static constexpr bool kHasDelta = true;
+  static constexpr int kScaleGroups = 2;
 
   static NIBBLE_HD constexpr float block_scale(const std::uint8_t* block) {
     const std::uint8_t* sc = block + 48;

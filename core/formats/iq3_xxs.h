@@ -21,6 +21,7 @@ struct IQ3_XXS {
   using Entry = std::uint32_t;
   static constexpr Grid kGrid = Grid::iq3xxs;
   static constexpr bool kHasDelta = false;
+  static constexpr int kScaleGroups = 4;
 
   /// Group g of 8 values; sub-block g / 4, group g % 4 in it.
   static NIBBLE_HD constexpr GridGroup group(const std::uint8_t* block, int g) {

@@ -55,6 +55,24 @@ void body(const std::uint8_t* block, int j, float (&out)[N]) {
   }
 }
 
+/// What the fused products read of a block beside whole values: codes two at a time, scales of several groups.
+template <class F>
+void check_parts(const std::uint8_t* block) {
+  if constexpr (F::kEngine == Engine::runs) {
+    for (int r = 0; r < F::kBlockValues / F::kRunLength; ++r) {
+      for (int l = 0; l < F::kRunLength; l += 2) {
+        const std::uint32_t expected = run_code(block, F::run(r), l) | run_code(block, F::run(r), l + 1) << 8;
+        ASSERT_EQ(run_codes2<F>(block, F::run(r), l), expected) << F::kName << " run " << r << " code " << l;
+      }
+    }
+  } else if constexpr (F::kEngine == Engine::grid) {
+    for (int g = 0; g < F::kBlockValues / 8; ++g) {
+      const float first = F::group(block, g / F::kScaleGroups * F::kScaleGroups).scale;
+      ASSERT_TRUE(same(F::group(block, g).scale, first)) << F::kName << " group " << g;
+    }
+  }
+}
+
 /// 512 random blocks, through the chunks of N values that a thread decodes at a time.
 template <class F, int N>
 void check_blocks() {
@@ -63,6 +81,7 @@ void check_blocks() {
   int checked = 0;
   for (int b = 0; b < kBlocks; ++b) {
     const std::uint8_t* block = bytes.data() + b * F::kBlockBytes;
+    check_parts<F>(block);
     for (int j = 0; j < F::kBlockValues; j += N) {
       float out[N];
       body<F, N>(block, j, out);

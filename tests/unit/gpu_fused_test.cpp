@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 namespace nibble {
@@ -22,13 +23,25 @@ using gpu_test::Fixture;
 const nibble_weight* weight_in_hand = nullptr;
 int launches = 0;
 
+/// An element of the packed gradient over 2^kGradExponent, and where it is.
+struct PackedPlace {
+  PackedPlace(std::int64_t row, std::int64_t token, std::int64_t tokens, bool is_folded) : folded(is_folded) {
+    const std::int64_t unit = row / cuda::kUnitRows, in_unit = row % cuda::kUnitRows;
+    const std::int64_t tile = unit * cuda::grad_tiles(tokens) + token / 8, lane = token % 8 * 4 + in_unit % 4;
+    at = tile * cuda::grad_tile_bytes(folded) + (lane * 4 + in_unit / 4) * (folded ? 4 : 2);
+  }
+  bool folded;
+  std::int64_t at;
+};
+
 /// What every launch computes: the sums of its columns, tokens and splits.
-nibble_status sum_plainly(const cuda::FusedWork& w) {
+nibble_status sum_plainly(nibble_format format, const cuda::FusedWork& w) {
   ++launches;
   const std::int64_t first = w.first_tile * cuda::kFusedColumns;
   const std::int64_t columns = std::min(w.tiles * cuda::kFusedColumns, w.columns - first);
   EXPECT_TRUE(columns > 0 && w.tokens > 0 && w.tokens <= cuda::kMostFusedTokens);
   EXPECT_GE(w.part_token_stride, columns);
+  EXPECT_EQ(w.rows_per_split % cuda::kSplitStep, 0);
   std::vector<float> row(static_cast<std::size_t>(w.columns));
   for (std::int64_t split = 0; split < w.splits; ++split) {
     const std::int64_t begin = split * w.rows_per_split, end = std::min(begin + w.rows_per_split, w.rows);
@@ -38,9 +51,9 @@ nibble_status sum_plainly(const cuda::FusedWork& w) {
     for (std::int64_t k = begin; k < end; ++k) {
       decode_row(*weight_in_hand, k, 0, 0, 0, w.columns, row.data());
       for (int t = 0; t < w.tokens; ++t) {
-        const std::int64_t at = k * w.grad_row_stride + t * w.grad_token_stride;
-        const float g =
-            load_element(w.grad_type, static_cast<const std::uint8_t*>(w.grad) + at * gpu::element_bytes(w.grad_type));
+        const PackedPlace place(k, t, w.tokens, cuda::folds_scales(format, w.tokens));
+        const float g = load_element(place.folded ? NIBBLE_F32 : NIBBLE_F16, w.grads + place.at) /
+                        static_cast<float>(1 << cuda::kGradExponent) * w.grad_powers[t];
         for (std::int64_t i = 0; i < columns; ++i)
           part[t * w.part_token_stride + i] += g * row[static_cast<std::size_t>(first + i)];
       }
@@ -52,10 +65,26 @@ nibble_status sum_plainly(const cuda::FusedWork& w) {
 }  // namespace
 
 namespace cuda {
-nibble_status fused_runs(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
-nibble_status fused_grid(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
-nibble_status fused_base3(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
-nibble_status fused_flat(nibble_format, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(w); }
+nibble_status fused_runs(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
+nibble_status fused_grid(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
+nibble_status fused_base3(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
+nibble_status fused_flat(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
+
+nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
+  std::memset(g.packed, 0, static_cast<std::size_t>(packed_bytes(g.rows, g.tokens, g.folded)));
+  std::fill_n(g.maxima, max_chunks(g.rows) * g.tokens, 1.0f);
+  for (int t = 0; t < g.tokens; ++t) {
+    g.powers[t] = static_cast<float>(1 << t % 5);
+    for (std::int64_t k = 0; k < g.rows; ++k) {
+      const std::int64_t at = (k * g.row_stride + t * g.token_stride) * gpu::element_bytes(g.type);
+      const float x = load_element(g.type, static_cast<const std::uint8_t*>(g.grad) + at) / g.powers[t] *
+                      static_cast<float>(1 << kGradExponent);
+      const PackedPlace place(k, t, g.tokens, g.folded);
+      store_element(place.folded ? NIBBLE_F32 : NIBBLE_F16, g.packed + place.at, x);
+    }
+  }
+  return NIBBLE_OK;
+}
 }  // namespace cuda
 
 namespace gpu {
@@ -75,14 +104,17 @@ const nibble_caps kCaps = [] {
   return caps;
 }();
 
-void expect_sums(const Fixture& f, const std::vector<gpu_test::Expected>& expected, const std::string& what) {
+/// `operand`: what rounding the gradient may cost.
+void expect_sums(const Fixture& f, const std::vector<gpu_test::Expected>& expected, double operand,
+                 const std::string& what) {
   const Tensor& d = f.request().dst;
   const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
   const auto size = static_cast<std::size_t>(gpu::element_bytes(d.format));
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double x = load_element(d.format, f.dst.data() + i / m * stride + i % m * size);
     const double unit = d.format == NIBBLE_F32 ? 0x1p-24 : d.format == NIBBLE_F16 ? 0x1p-11 : 0x1p-8;
-    const double bound = 0x1p-18 * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
+    const double bound =
+        (0x1p-18 + operand) * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
     ASSERT_LE(std::abs(x - expected[i].value), bound) << what << ": element " << i % m << ", " << i / m;
   }
   for (std::size_t i = 0; i < f.dst.size(); ++i) {
@@ -101,7 +133,8 @@ void expect_right(const Case& c, std::uint64_t bytes) {
   weight_in_hand = &f.request().weight;
   ASSERT_EQ(cuda::execute_fused(nullptr, &kCaps, &f.request(), memory.data(), bytes, nullptr, nullptr), NIBBLE_OK)
       << what;
-  expect_sums(f, expected, what);
+  const bool rounded = !cuda::folds_scales(c.format, std::min<std::int64_t>(c.tokens, cuda::kMostFusedTokens));
+  expect_sums(f, expected, rounded ? 0x1p-11 : 0.0, what);
   ASSERT_TRUE(std::all_of(memory.begin() + static_cast<std::ptrdiff_t>(bytes / 4), memory.end(), [](float x) {
     return x == -7.0f;
   })) << what;
@@ -123,7 +156,7 @@ TEST(FusedOutProd, IsRightInAnyWorkspace) {
                      .nested = format == NIBBLE_NF4,
                      .columns = 1024,
                      .rows = 151,
-                     .tokens = 11,
+                     .tokens = format == NIBBLE_IQ2_XXS ? 70 : 11,
                      .layout = accumulate ? Case::Layout::along_k : Case::Layout::strided,
                      .src1 = NIBBLE_F16,
                      .dst = dst,
@@ -145,12 +178,12 @@ TEST(FusedOutProd, ReadsTheWeightOnceWhereMemoryAllows) {
   launches = 0;
   expect_right(c, need_of(c).bytes);
   EXPECT_EQ(launches, 1);
-  // One split of one tile of one token is the least.
-  EXPECT_EQ(need_of(c).minimum_bytes, cuda::kFusedColumns * sizeof(float));
+  // One split of one tile of one token is the least, and what its gradient takes when it is packed.
+  EXPECT_EQ(need_of(c).minimum_bytes, 320u / cuda::kUnitRows * 256 + 256 + 256 + cuda::kFusedColumns * sizeof(float));
 }
 
 TEST(FusedOutProd, StaysWithinALimit) {
-  for (const std::uint64_t limit : {std::uint64_t{2000}, std::uint64_t{40000}, std::uint64_t{400000}}) {
+  for (const std::uint64_t limit : {std::uint64_t{23000}, std::uint64_t{60000}, std::uint64_t{400000}}) {
     const Case c{.format = NIBBLE_Q8_0, .columns = 544, .rows = 600, .tokens = 9, .limit = limit};
     EXPECT_LE(need_of(c).bytes, limit);
     expect_right(c, need_of(c).bytes);
@@ -179,7 +212,8 @@ TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
   nibble_caps old = kCaps;
   old.arch_major = 7;
   EXPECT_NE(refusal({.columns = 256, .tokens = 1}, old).find("7.0"), std::string::npos);
-  EXPECT_NE(refusal({.columns = 256, .tokens = 17}, kCaps).find("17 tokens"), std::string::npos);
+  EXPECT_NE(refusal({.columns = 256, .tokens = cuda::kMostFusedTokens + 1}, kCaps).find("65 tokens"),
+            std::string::npos);
   EXPECT_NE(refusal({.format = NIBBLE_NF4, .columns = 40, .tokens = 1}, kCaps).find("40 values"), std::string::npos);
   EXPECT_NE(refusal({.columns = 256, .tokens = 2, .repeats = {2, 1}}, kCaps).find("2 x 1"), std::string::npos);
 }

@@ -1,0 +1,100 @@
+// The gradient of a fused out_prod in the order in which lanes multiply it, its largest elements known.
+// Apart from the product because it is done once a call, for all columns of the weight.
+#include "backends/cuda/fused_out_prod.h"
+#include "backends/cuda/mma.h"
+#include "backends/gpu/gemm_load.h"
+
+namespace nibble::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ inline float grad_at(const PackedGrads& g, std::int64_t row, int token) {
+  return gpu::load_as_f32(g.grad, g.type, row * g.row_stride + token * g.token_stride);
+}
+
+/// Keeps the larger in shared memory; neither is negative, so their bits are ordered as they are.
+__device__ inline void keep_larger(float* shared, float x) {
+  atomicMax(reinterpret_cast<unsigned*>(shared), __float_as_uint(x));
+}
+
+/// A chunk's largest finite element of each token. Neighbouring threads read along the shorter stride.
+__global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
+  __shared__ float largest[kMostFusedTokens];
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < g.tokens) largest[thread] = 0.0f;
+  __syncthreads();
+  const std::int64_t first = blockIdx.x * kMaxChunkRows, end = min(first + kMaxChunkRows, g.rows);
+  if (g.row_stride <= g.token_stride) {
+    for (int token = 0; token < g.tokens; ++token) {
+      float x = 0.0f;
+      for (std::int64_t row = first + thread; row < end; row += kThreads) x = larger_finite(x, grad_at(g, row, token));
+      x = largest_of_warp(x);
+      if (thread % 32 == 0) keep_larger(largest + token, x);
+    }
+  } else {
+    const int width = 8 * grad_tiles(g.tokens), token = thread % width;
+    if (token < g.tokens) {
+      float x = 0.0f;
+      for (std::int64_t row = first + thread / width; row < end; row += kThreads / width) {
+        x = larger_finite(x, grad_at(g, row, token));
+      }
+      keep_larger(largest + token, x);
+    }
+  }
+  __syncthreads();
+  if (thread < g.tokens) g.maxima[blockIdx.x * g.tokens + thread] = largest[thread];
+}
+
+/// A thread packs what one lane holds of a unit and a tile.
+__global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std::int64_t chunks, std::int64_t count) {
+  __shared__ float largest[kMostFusedTokens];
+  const int thread = static_cast<int>(threadIdx.x), tiles = grad_tiles(g.tokens), width = 8 * tiles;
+  if (thread < width) largest[thread] = 0.0f;
+  __syncthreads();
+  if (const int token = thread % width; token < g.tokens) {
+    float x = 0.0f;
+    for (std::int64_t chunk = thread / width; chunk < chunks; chunk += kThreads / width) {
+      x = fmaxf(x, g.maxima[chunk * g.tokens + token]);
+    }
+    keep_larger(largest + token, x);
+  }
+  __syncthreads();
+  if (blockIdx.x == 0 && thread < g.tokens) {
+    g.powers[thread] = static_cast<float>(1 << kGradExponent) / power_to_reach<kGradExponent>(largest[thread]);
+  }
+  for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + thread; at < count;
+       at += static_cast<std::int64_t>(gridDim.x) * kThreads) {
+    const int lane = static_cast<int>(at % 32), token = static_cast<int>(at / 32 % tiles) * 8 + lane / 4;
+    const std::int64_t row = at / 32 / tiles * kUnitRows + lane % 4;
+    const float power = power_to_reach<kGradExponent>(largest[token]);
+    const auto element = [&](std::int64_t r) {
+      return r < g.rows && token < g.tokens ? grad_at(g, r, token) * power : 0.0f;
+    };
+    const float x[4] = {element(row), element(row + 4), element(row + 8), element(row + 12)};
+    if (g.folded) {
+      reinterpret_cast<float4*>(g.packed)[at] = make_float4(x[0], x[1], x[2], x[3]);
+    } else {
+      reinterpret_cast<uint2*>(g.packed)[at] = make_uint2(to_halves(x[0], x[1]), to_halves(x[2], x[3]));
+    }
+  }
+}
+
+}  // namespace
+
+nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {
+  const auto chunks = static_cast<std::uint64_t>(max_chunks(grads.rows));
+  if (const nibble_status s =
+          gpu::launch(max_grads_kernel, {"gradient's maxima", chunks, kThreads}, stream, why, grads);
+      s != NIBBLE_OK) {
+    return s;
+  }
+  // A block packs four times what it has threads, since each starts by reading all maxima.
+  const std::int64_t count =
+      packed_bytes(grads.rows, grads.tokens, grads.folded) / (grad_tile_bytes(grads.folded) / 32);
+  const std::int64_t blocks = (count + 4 * kThreads - 1) / (4 * kThreads);
+  return gpu::launch(pack_grads_kernel, {"pack gradient", static_cast<std::uint64_t>(blocks), kThreads}, stream, why,
+                     grads, static_cast<std::int64_t>(chunks), count);
+}
+
+}  // namespace nibble::cuda
