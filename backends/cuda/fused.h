@@ -5,12 +5,14 @@
 // kernel adds the shares. Its warps work in teams of one for 8 tokens, of two for 16, ...: a team takes every so
 // many-th stage of the rows, which copies bring to a ring of its own, and a warp a part of the columns.
 //
-// The tensor cores multiply halves, which have TF32's 11 bits, in one of two forms:
+// The tensor cores multiply halves, which have TF32's 11 bits, in one of three forms:
 //   folded, for few tokens and formats with a scale alone: units, exact, by gradient * scale, rounded once
+//   two_level, for few tokens and formats of integers that multiply a row's scale and min: codes times integers, exact,
+//     by gradient * scale, and integers by gradient * min, each the sum of two halves
 //   values, rounded, by gradients, rounded: what more tokens share need not be made for each of them
-// Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
-// and mins by one that it lowers, with its sums, when larger ones come. What is 2^-23 of the largest (folded: 2^-28) or
-// less loses bits.
+// Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales and
+// mins by one that it lowers, with its sums, when larger ones come. What is 2^-23 of the largest (but in the form of
+// values: 2^-28) or less loses bits.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 
@@ -34,23 +36,26 @@ inline constexpr int kScaleRoom = 3;
 template <class F, int kTiles>
 struct FusedShape {
   using P = Panel<F>;
-  static constexpr bool kFolded = folds_scales(kTiles, P::kHasMin);
+  static constexpr FusedForm kForm = fused_form<F>(kTiles);
   /// Scales times their warp's power of two are less than 2^this, so that no half overflows.
-  static constexpr int kScaleExponent = P::kHasMin ? 15 - P::kGrowth : kFolded ? 14 - kGradExponent : 8;
+  static constexpr int kScaleExponent = kForm != FusedForm::values ? 14 - kGradExponent : P::kHasMin ? 15 - P::kGrowth : 8;
   static constexpr int kTeam = kTiles, kTeams = kFusedWarps / kTeam;
   static constexpr int kPieces = kFusedColumns / kPieceColumns / kTeam;  ///< of a warp
   static constexpr int kRuns = kPieces * P::kSets;                       ///< of a warp, that is scales a row
-  static constexpr int kUnits = kTiles == 8 ? 2 : 1;                     ///< of a stage
+  static constexpr int kUnits = kTiles <= 2 ? 1 : kTiles / 2;                     ///< of a stage
   static constexpr int kStageRows = kUnits * kUnitRows;
   static constexpr int kScales = kUnits * kRuns * kUnitRows;  ///< of a warp in a stage
 
   /// A row's bytes, from any place in 16 bytes on; 32 bytes past a multiple of 64, so that 4 rows meet different banks.
   static constexpr int kSlot = (P::kRowBytes + 15 + 31) / 64 * 64 + 32;
   static constexpr int kRaw = kStageRows * kSlot;
-  static constexpr int kGradTile = grad_tile_bytes(kFolded);
+  static constexpr int kGradTile = grad_tile_bytes(kForm);
   static constexpr int kGrads = kUnits * kTiles * kGradTile;
   static constexpr int kStage = kRaw + kGrads;
-  static constexpr int kWarpScales = kScales * (P::kHasMin ? 8 : kFolded ? 4 : 2);
+  static constexpr int kWarpScales = kForm == FusedForm::two_level ? kScales * 4 + kStageRows * 8
+                                     : P::kHasMin                   ? kScales * 8
+                                     : kForm == FusedForm::folded   ? kScales * 4
+                                                                    : kScales * 2;
   static constexpr int kStages =
       std::min(4, (kFusedShared - kFusedWarps * kWarpScales - 4 * P::kTable) / (kTeams * kStage));
   static constexpr int kScalesAt = kTeams * kStages * kStage;
@@ -190,45 +195,91 @@ class Fused {
 
   // ---- a warp's scales
 
-  /// In the order of units, runs and then rows, those of rows c, c + 4, c + 8, c + 12 together; floats, behind them the
-  /// mins, or halves where the values are made of such.
+  /// In the order of units, runs and then rows, those of rows c, c + 4, c + 8, c + 12 together:
+  ///   folded: scales
+  ///   values: scales, and behind them mins; halves where there are no mins
+  ///   two_level: integers of scales and behind them of mins, halves; then rows' scales, and behind them mins
   [[nodiscard]] __device__ std::uint8_t* scales() const { return shared_ + S::kScalesAt + warp_ * S::kWarpScales; }
+  [[nodiscard]] __device__ float* row_scales() const { return reinterpret_cast<float*>(scales() + S::kScales * 4); }
+
+  /// A lane makes those of kEach neighbouring runs, of every so many-th row.
+  static constexpr int kLaneRows = std::max(1, S::kStageRows / 32);
+  static constexpr int kEach = S::kScales / 32 / kLaneRows;
+  [[nodiscard]] __device__ int scale_row(int i) const { return lane_ % std::min(S::kStageRows, 32) + 32 * i; }
+  [[nodiscard]] __device__ int first_run() const { return lane_ / std::min(S::kStageRows, 32) * kEach; }
+  [[nodiscard]] __device__ int scale_at(int row, int run) const {
+    return (row / kUnitRows * S::kRuns + run) * kUnitRows + row % 4 * 4 + row % kUnitRows / 4;
+  }
 
   __device__ void make_scales(int n) {
-    constexpr int kEach = S::kScales / 32;  // a lane's, neighbouring runs of one row
-    const int row = lane_ % S::kStageRows, first_run = lane_ / S::kStageRows * kEach;
-    const int tile_run = member_ * S::kRuns + first_run;
-    const std::int64_t weight_row = first_row_ + min(first_row(n) + row, rows_ - 1);
-    const typename P::Header header(w_, row_at(n, row), weight_row, tile_);
-    Scale made[kEach];
-    float largest = 0.0f;
+    if constexpr (S::kForm == FusedForm::two_level) {
+      make_row_scales(n);
+    } else {
+      make_run_scales(n);
+    }
+  }
+
+  __device__ void make_run_scales(int n) {
+    const int tile_run = member_ * S::kRuns + first_run();
+    Scale made[kLaneRows * kEach];
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      made[i] = header.scale(tile_run, i);
-      if ((tile_run + i) * (kPieceColumns / kSets) >= columns_) made[i] = {};
-      largest = fmaxf(largest, fabsf(made[i].scale));
-      if constexpr (P::kHasMin) {
-        made[i] = P::adapted(made[i]);
-        largest = fmaxf(largest, fabsf(made[i].min));
+    for (int r = 0; r < kLaneRows; ++r) {
+      const std::int64_t weight_row = first_row_ + min(first_row(n) + scale_row(r), rows_ - 1);
+      const typename P::Header header(w_, row_at(n, scale_row(r)), weight_row, tile_);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        Scale& s = made[r * kEach + i];
+        s = header.scale(tile_run, i);
+        if constexpr (P::kHasMin) s = P::adapted(s);
+        if ((tile_run + i) * (kPieceColumns / kSets) >= columns_) s = {};
       }
     }
-    if (largest * power_ >= kMostScale) {  // also where one is not finite: those count for nothing
-      largest = 0.0f;
+    make_room(made);
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) largest = larger_finite(larger_finite(largest, made[i].scale), made[i].min);
-    }
-    make_room(largest_of_warp(largest));
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int at = (row / kUnitRows * S::kRuns + first_run + i) * kUnitRows + row % 4 * 4 + row % kUnitRows / 4;
+    for (int i = 0; i < kLaneRows * kEach; ++i) {
+      const int at = scale_at(scale_row(i / kEach), first_run() + i % kEach);
       const float scale = made[i].scale * power_;
-      if constexpr (P::kHasMin || S::kFolded) {
+      if constexpr (P::kHasMin || S::kForm == FusedForm::folded) {
         reinterpret_cast<float*>(scales())[at] = scale;
         if constexpr (P::kHasMin) reinterpret_cast<float*>(scales())[S::kScales + at] = made[i].min * power_;
       } else {
         reinterpret_cast<std::uint16_t*>(scales())[at] = static_cast<std::uint16_t>(to_halves(scale, 0.0f));
       }
     }
+  }
+
+  __device__ void make_row_scales(int n) {
+    static_assert(S::kForm != FusedForm::two_level || kLaneRows == 1);
+    const std::uint8_t* row = row_at(n, scale_row(0));
+    const Scale made[1] = {typename P::Header(w_, row, 0, tile_).row_scale()};
+    const typename P::Integers integers(row);
+    make_room(made);
+    auto* to = reinterpret_cast<std::uint16_t*>(scales());
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = scale_at(scale_row(0), first_run() + i);
+      to[at] = integers.scale(member_ * S::kRuns + first_run(), i);
+      to[S::kScales + at] = integers.min(member_ * S::kRuns + first_run(), i);
+    }
+    if (first_run() == 0) {
+      const int at = scale_at(scale_row(0), 0);
+      row_scales()[at] = made[0].scale * power_;
+      row_scales()[S::kStageRows + at] = made[0].min * power_;
+    }
+  }
+
+  /// The same for all lanes' scales and mins.
+  template <int kCount>
+  __device__ void make_room(const Scale (&made)[kCount]) {
+    float largest = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) largest = fmaxf(fmaxf(largest, fabsf(made[i].scale)), fabsf(made[i].min));
+    if (largest * power_ >= kMostScale) {  // also where one is not finite: those count for nothing
+      largest = 0.0f;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) largest = larger_finite(larger_finite(largest, made[i].scale), made[i].min);
+    }
+    make_room(largest_of_warp(largest));
   }
 
   /// Lowers the warp's power of two, with its sums, where a scale would be too large.
@@ -244,6 +295,10 @@ class Fused {
 #pragma unroll
         for (int i = 0; i < 4; ++i) sums_[t][m][i] *= lowered;
       }
+      if constexpr (S::kForm == FusedForm::two_level) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) min_sums_[t][i] *= lowered;
+      }
     }
   }
 
@@ -255,12 +310,13 @@ class Fused {
       const std::uint8_t* grads = stage_at(n) + S::kRaw + unit * kTiles * S::kGradTile + lane_ * (S::kGradTile / 32);
 #pragma unroll
       for (int piece = 0; piece < S::kPieces; ++piece) {
-        if constexpr (S::kFolded) {
+        if constexpr (S::kForm == FusedForm::folded) {
           multiply_units(n, unit, piece, grads);
-        } else {
+        } else if constexpr (S::kForm == FusedForm::values) {
           multiply_values(n, unit, piece, grads);
         }
       }
+      if constexpr (S::kForm == FusedForm::two_level) multiply_levels(n, unit, grads);
     }
   }
 
@@ -297,6 +353,75 @@ class Fused {
       for (int m = 0; m < 2; ++m) {
         const uint2 b = factor[kSets == 1 ? 0 : m];
         multiply_halves(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], b.x, b.y);
+      }
+    }
+  }
+
+  /// The factors of 16 rows for 8 tokens: each as the sum of two halves.
+  struct TwoHalves {
+    uint2 high, low;
+    TwoHalves() = default;
+    __device__ TwoHalves(const float4& grad, const float4& scale) {
+      const float x = grad.x * scale.x, y = grad.y * scale.y, z = grad.z * scale.z, w = grad.w * scale.w;
+      high = {to_halves(x, y), to_halves(z, w)};
+      low = {to_halves(x - low_half(high.x), y - high_half(high.x)), to_halves(z - low_half(high.y), w - high_half(high.y))};
+    }
+  };
+  __device__ static void multiply_both(float (&sums)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
+                                       std::uint32_t a3, const TwoHalves& b) {
+    multiply_halves(sums, a0, a1, a2, a3, b.high.x, b.high.y);
+    multiply_halves(sums, a0, a1, a2, a3, b.low.x, b.low.y);
+  }
+
+  /// A min counts for all columns of its run, so runs take the place of columns: [runs, 16 rows].
+  __device__ void multiply_levels(int n, int unit, const std::uint8_t* grads) {
+    const int c = lane_ % 4;
+    const auto* rows = reinterpret_cast<const float4*>(row_scales()) + unit * 4 + c;
+    const auto* integers = reinterpret_cast<const uint2*>(scales());
+    const auto* mins = integers + S::kScales / 4 + unit * S::kRuns * 4 + lane_;
+    const uint2 none{0, 0};
+    const uint2 near_runs = lane_ / 4 < S::kRuns ? mins[0] : none, far_runs = S::kRuns > 8 ? mins[32] : none;
+    float4 grad[kTiles];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      grad[t] = *reinterpret_cast<const float4*>(grads + t * S::kGradTile);
+      multiply_both(min_sums_[t], near_runs.x, far_runs.x, near_runs.y, far_runs.y, {grad[t], rows[S::kStageRows / 4]});
+    }
+    TwoHalves factor[kTiles];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) factor[t] = TwoHalves(grad[t], rows[0]);
+    const int row = unit * kUnitRows + c;
+    const std::uint8_t *row0 = row_at(n, row), *row4 = row_at(n, row + 4), *row8 = row_at(n, row + 8),
+                       *row12 = row_at(n, row + 12);
+#pragma unroll
+    for (int piece = 0; piece < S::kPieces; piece += P::kShared ? 2 : 1) {
+      constexpr int kRunsAtOnce = P::kShared ? 2 : kSets;
+      uint2 by[kRunsAtOnce];
+#pragma unroll
+      for (int s = 0; s < kRunsAtOnce; ++s) by[s] = integers[four_scales(unit, piece, s)];
+      if constexpr (P::kShared) {
+        std::uint32_t near[2][4], far[2][4];
+        panel(piece).times_shared(row0, row4, by[0].x, by[1].x, near[0], near[1]);
+        panel(piece).times_shared(row8, row12, by[0].y, by[1].y, far[0], far[1]);
+        multiply_piece(piece, near[0], far[0], factor);
+        multiply_piece(piece + 1, near[1], far[1], factor);
+      } else {
+        std::uint32_t near[4], far[4], near_by[kSets], far_by[kSets];
+#pragma unroll
+        for (int s = 0; s < kSets; ++s) near_by[s] = by[s].x, far_by[s] = by[s].y;
+        panel(piece).times(row0, row4, near_by, near);
+        panel(piece).times(row8, row12, far_by, far);
+        multiply_piece(piece, near, far, factor);
+      }
+    }
+  }
+  __device__ void multiply_piece(int piece, const std::uint32_t (&near)[4], const std::uint32_t (&far)[4],
+                                 const TwoHalves (&factor)[kTiles]) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        multiply_both(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], factor[t]);
       }
     }
   }
@@ -363,7 +488,14 @@ class Fused {
 #pragma unroll
       for (int m = 0; m < 2 * S::kPieces; ++m) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) to[sum_at(warp_, t, m / 2, m % 2, i, lane_)] = sums_[t][m][i] * unit;
+        for (int i = 0; i < 4; ++i) {
+          float sum = sums_[t][m][i];
+          if constexpr (S::kForm == FusedForm::two_level) {
+            const int run = kSets == 1 ? m / 2 : m;
+            sum -= __shfl_sync(0xffffffffu, min_sums_[t][run / 8 * 2 + i % 2], run % 8 * 4 + lane_ % 4);
+          }
+          to[sum_at(warp_, t, m / 2, m % 2, i, lane_)] = sum * unit;
+        }
       }
     }
   }
@@ -401,6 +533,7 @@ class Fused {
   int plain_stages_;                              ///< of this team; the stages behind them need care
   float power_ = 0x1p126f;                        ///< by which this warp's scales, mins and sums are too large
   float sums_[kTiles][2 * S::kPieces][4] = {};
+  float min_sums_[kTiles][4] = {};  ///< of runs in the place of columns, in the form of two levels
 };
 
 template <class F, int kTiles>

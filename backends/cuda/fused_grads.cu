@@ -4,6 +4,8 @@
 #include "backends/cuda/mma.h"
 #include "backends/gpu/gemm_load.h"
 
+#include <algorithm>
+
 namespace nibble::cuda {
 namespace {
 
@@ -18,6 +20,14 @@ __device__ inline void keep_larger(float* shared, float x) {
   atomicMax(reinterpret_cast<unsigned*>(shared), __float_as_uint(x));
 }
 
+/// The largest finite element among every `step`-th row. Eight loads are under way at a time.
+__device__ inline float largest_of(const PackedGrads& g, std::int64_t row, std::int64_t end, int step, int token) {
+  float x = 0.0f;
+#pragma unroll 8
+  for (; row < end; row += step) x = larger_finite(x, grad_at(g, row, token));
+  return x;
+}
+
 /// A chunk's largest finite element of each token. Neighbouring threads read along the shorter stride.
 __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
   __shared__ float largest[kMostFusedTokens];
@@ -26,20 +36,14 @@ __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
   __syncthreads();
   const std::int64_t first = blockIdx.x * kMaxChunkRows, end = min(first + kMaxChunkRows, g.rows);
   if (g.row_stride <= g.token_stride) {
-    for (int token = 0; token < g.tokens; ++token) {
-      float x = 0.0f;
-      for (std::int64_t row = first + thread; row < end; row += kThreads) x = larger_finite(x, grad_at(g, row, token));
-      x = largest_of_warp(x);
-      if (thread % 32 == 0) keep_larger(largest + token, x);
+    for (int token = thread / 32; token < g.tokens; token += kThreads / 32) {  // a warp's; no other writes to it
+      const float x = largest_of_warp(largest_of(g, first + thread % 32, end, 32, token));
+      if (thread % 32 == 0) largest[token] = x;
     }
   } else {
     const int width = 8 * grad_tiles(g.tokens), token = thread % width;
     if (token < g.tokens) {
-      float x = 0.0f;
-      for (std::int64_t row = first + thread / width; row < end; row += kThreads / width) {
-        x = larger_finite(x, grad_at(g, row, token));
-      }
-      keep_larger(largest + token, x);
+      keep_larger(largest + token, largest_of(g, first + thread / width, end, kThreads / width, token));
     }
   }
   __syncthreads();
@@ -54,6 +58,7 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
   __syncthreads();
   if (const int token = thread % width; token < g.tokens) {
     float x = 0.0f;
+#pragma unroll 8
     for (std::int64_t chunk = thread / width; chunk < chunks; chunk += kThreads / width) {
       x = fmaxf(x, g.maxima[chunk * g.tokens + token]);
     }
@@ -63,6 +68,7 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
   if (blockIdx.x == 0 && thread < g.tokens) {
     g.powers[thread] = static_cast<float>(1 << kGradExponent) / power_to_reach<kGradExponent>(largest[thread]);
   }
+#pragma unroll 2
   for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + thread; at < count;
        at += static_cast<std::int64_t>(gridDim.x) * kThreads) {
     const int lane = static_cast<int>(at % 32), token = static_cast<int>(at / 32 % tiles) * 8 + lane / 4;
@@ -72,10 +78,10 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
       return r < g.rows && token < g.tokens ? grad_at(g, r, token) * power : 0.0f;
     };
     const float x[4] = {element(row), element(row + 4), element(row + 8), element(row + 12)};
-    if (g.folded) {
-      reinterpret_cast<float4*>(g.packed)[at] = make_float4(x[0], x[1], x[2], x[3]);
-    } else {
+    if (g.form == FusedForm::values) {
       reinterpret_cast<uint2*>(g.packed)[at] = make_uint2(to_halves(x[0], x[1]), to_halves(x[2], x[3]));
+    } else {
+      reinterpret_cast<float4*>(g.packed)[at] = make_float4(x[0], x[1], x[2], x[3]);
     }
   }
 }
@@ -89,10 +95,11 @@ nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_te
       s != NIBBLE_OK) {
     return s;
   }
-  // A block packs four times what it has threads, since each starts by reading all maxima.
+  // Few blocks, since each starts by reading all maxima.
+  constexpr std::int64_t kMostBlocks = 512;
   const std::int64_t count =
-      packed_bytes(grads.rows, grads.tokens, grads.folded) / (grad_tile_bytes(grads.folded) / 32);
-  const std::int64_t blocks = (count + 4 * kThreads - 1) / (4 * kThreads);
+      packed_bytes(grads.rows, grads.tokens, grads.form) / (grad_tile_bytes(grads.form) / 32);
+  const std::int64_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
   return gpu::launch(pack_grads_kernel, {"pack gradient", static_cast<std::uint64_t>(blocks), kThreads}, stream, why,
                      grads, static_cast<std::int64_t>(chunks), count);
 }

@@ -109,12 +109,10 @@ struct FusedMemory {
 
 }  // namespace
 
-bool folds_scales(nibble_format format, std::int64_t tokens) {
-  bool has_min = false;
-  visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == Engine::runs) has_min = f.kCombine == Combine::sum;
-  });
-  return folds_scales(grad_tiles(tokens), has_min);
+FusedForm fused_form(nibble_format format, std::int64_t tokens) {
+  FusedForm form = FusedForm::folded;
+  visit_format(format, [&](auto f) { form = fused_form<decltype(f)>(grad_tiles(tokens)); });
+  return form;
 }
 
 FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t bytes) {
@@ -196,7 +194,7 @@ nibble_status execute_fused(const nibble_kernel*, const nibble_caps* caps, const
                                .token_stride = element_stride(r->src1, 0),
                                .rows = work.rows,
                                .tokens = work.tokens,
-                               .folded = folds_scales(r->weight.packed.format, work.tokens),
+                               .form = fused_form(r->weight.packed.format, work.tokens),
                                .maxima = memory.maxima,
                                .packed = memory.grads,
                                .powers = memory.powers};

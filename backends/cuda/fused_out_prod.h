@@ -5,6 +5,7 @@
 
 #include "backends/gpu/gemm_plan.h"
 #include "backends/gpu/runtime.h"
+#include "core/formats/formats.h"
 
 #include <nibble/abi.h>
 
@@ -22,18 +23,27 @@ inline constexpr int kMostFusedTokens = 64;
 
 /// Tiles of 8 tokens that a kernel for so many is made for.
 constexpr int grad_tiles(std::int64_t tokens) { return tokens <= 8 ? 1 : tokens <= 16 ? 2 : tokens <= 32 ? 4 : 8; }
-/// Whether a kernel multiplies the gradient by scales, rather than the codes; see fused.h.
-constexpr bool folds_scales(int tiles, bool has_min) { return tiles <= 2 && !has_min; }
-bool folds_scales(nibble_format format, std::int64_t tokens);
+/// What the tensor cores multiply by what; see fused.h.
+enum class FusedForm : std::uint8_t { folded, two_level, values };
+template <class F>
+constexpr FusedForm fused_form(int tiles) {
+  if (tiles > 2) return FusedForm::values;
+  if constexpr (F::kEngine == Engine::runs) {
+    if constexpr (requires { F::kScaleBits; }) return tiles == 1 ? FusedForm::two_level : FusedForm::values;
+    if constexpr (F::kCombine == Combine::sum) return FusedForm::values;
+  }
+  return FusedForm::folded;
+}
+FusedForm fused_form(nibble_format format, std::int64_t tokens);
 
 /// The gradient as the kernels read it: for each unit of rows and each tile of tokens what the 32 lanes hold, lane
 /// 4 * token + c the rows c, c + 4, c + 8 and c + 12, times a power of two that brings a token's largest element to
-/// 2^kGradExponent or up to twice as much. Rows and tokens that are not there are zeros. f32, or halves where scales
-/// are not folded in.
-constexpr int grad_tile_bytes(bool folded) { return folded ? 32 * 16 : 32 * 8; }
+/// 2^kGradExponent or up to twice as much. Rows and tokens that are not there are zeros. f32, but halves for the form of
+/// values.
+constexpr int grad_tile_bytes(FusedForm form) { return form == FusedForm::values ? 32 * 8 : 32 * 16; }
 inline constexpr int kGradExponent = 9;
 /// Rows of a plan's splits are whole multiples of this, and so are the packed gradient's.
-inline constexpr std::int64_t kSplitStep = 32;
+inline constexpr std::int64_t kSplitStep = 64;
 
 struct PackedGrads {
   const void* grad = nullptr;  ///< of the first token
@@ -41,13 +51,13 @@ struct PackedGrads {
   std::int64_t row_stride = 0, token_stride = 0;  ///< in elements
   std::int64_t rows = 0;
   int tokens = 0;
-  bool folded = false;             ///< f32
+  FusedForm form = FusedForm::folded;
   float* maxima = nullptr;         ///< [max_chunks(rows), tokens], to work in
   std::uint8_t* packed = nullptr;  ///< of packed_bytes
   float* powers = nullptr;         ///< [tokens]: packed times these, over 2^kGradExponent, is the gradient
 };
-constexpr std::int64_t packed_bytes(std::int64_t rows, std::int64_t tokens, bool folded) {
-  return (rows + kSplitStep - 1) / kSplitStep * kSplitStep / kUnitRows * grad_tiles(tokens) * grad_tile_bytes(folded);
+constexpr std::int64_t packed_bytes(std::int64_t rows, std::int64_t tokens, FusedForm form) {
+  return (rows + kSplitStep - 1) / kSplitStep * kSplitStep / kUnitRows * grad_tiles(tokens) * grad_tile_bytes(form);
 }
 inline constexpr std::int64_t kMaxChunkRows = 512;
 constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + kMaxChunkRows - 1) / kMaxChunkRows; }
@@ -83,7 +93,7 @@ struct FusedPlan {
   std::int64_t splits = 0;
   std::int64_t rows_per_split = 0;
   [[nodiscard]] std::uint64_t grads_bytes() const {
-    return gpu::aligned(static_cast<std::uint64_t>(packed_bytes(rows, tokens, folds_scales(format, tokens))));
+    return gpu::aligned(static_cast<std::uint64_t>(packed_bytes(rows, tokens, fused_form(format, tokens))));
   }
   [[nodiscard]] std::uint64_t powers_bytes() const { return gpu::piece(NIBBLE_F32, tokens); }
   [[nodiscard]] std::uint64_t maxima_bytes() const { return gpu::piece(NIBBLE_F32, tokens, max_chunks(rows)); }

@@ -19,9 +19,33 @@ __device__ inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
   return out;
 }
 
+__device__ inline float low_half(std::uint32_t x) {
+  float out;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(out) : "r"(x));
+  return out;
+}
+__device__ inline float high_half(std::uint32_t x) {
+  float out;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}" : "=f"(out) : "r"(x));
+  return out;
+}
 __device__ inline std::uint32_t multiply_pair(std::uint32_t a, std::uint32_t b) {
   std::uint32_t out;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+
+/// (x & mask) | set, which is one instruction if it is asked for.
+__device__ inline std::uint32_t masked_or(std::uint32_t x, std::uint32_t mask, std::uint32_t set) {
+  std::uint32_t out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(x), "r"(mask), "r"(set));
+  return out;
+}
+
+/// a * b + c, rounded once.
+__device__ inline std::uint32_t multiply_add_pair(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t out;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
   return out;
 }
 

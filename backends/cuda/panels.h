@@ -18,6 +18,9 @@ namespace nibble::cuda {
 /// holds exactly, but for codebooks, whose values it rounds as TF32 would. With one, values() gives the values of a row
 /// from what adapted() made of its scales.
 ///
+/// Where a row has one scale and one min for all columns, and small integers that multiply them in each run, a Header
+/// gives those too: halves, by which times() multiplies codes exactly.
+///
 /// table: kTable words of shared memory that fill() fills; it gives the power of two by which units are too large.
 template <class F>
 struct Panel;
@@ -38,17 +41,20 @@ __device__ inline void find_column(int column, int* g, int* i) {
   *i = column / kRunLength * kNeighbours + column % kNeighbours;
 }
 
-/// Bytes of two rows, minus kBias, as pairs of halves: each byte becomes the last bits of 1024.
+/// Bytes of two rows as pairs of halves, each as the last bits of 1024.
+__device__ inline void placed_byte_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)[4]) {
+  const std::uint32_t low = gpu::pick_bytes(a, b, 0x5140u), high = gpu::pick_bytes(a, b, 0x7362u);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) out[i] = gpu::pick_bytes(i < 2 ? low : high, 0x64u, i % 2 == 0 ? 0x4140u : 0x4342u);
+}
+/// Minus 1024 and kBias.
 template <int kBias>
 __device__ inline void byte_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)[4]) {
   constexpr std::uint32_t kTaken = 0xe400u + kBias;  // -(1024 + kBias)
   static_assert(kBias >= 0 && kBias < 1024);
-  const std::uint32_t low = gpu::pick_bytes(a, b, 0x5140u), high = gpu::pick_bytes(a, b, 0x7362u);
+  placed_byte_pairs(a, b, out);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t placed = gpu::pick_bytes(i < 2 ? low : high, 0x64u, i % 2 == 0 ? 0x4140u : 0x4342u);
-    out[i] = add_halves(placed, kTaken | kTaken << 16);
-  }
+  for (int i = 0; i < 4; ++i) out[i] = add_halves(out[i], kTaken | kTaken << 16);
 }
 
 /// Entries of a table of halves by the bytes of two rows.
@@ -100,6 +106,26 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
     [[nodiscard]] __device__ Scale scale(int first, int i) const {
       return F::scale(row + (first + i) / kRuns * F::kBlockBytes, (first + i) % kRuns);
     }
+    [[nodiscard]] __device__ Scale row_scale() const {
+      static_assert(kRuns == kFusedColumns / kRunLength);
+      return {load_half(row + F::kScaleHalf), load_half(row + F::kMinHalf)};
+    }
+  };
+  /// A row's integers.
+  struct Integers {
+    ScaleCodes codes;
+    __device__ explicit Integers(const std::uint8_t* row) : codes(F::scale_codes(row)) {
+      static_assert(((1 << kBits) - 1) * ((1 << F::kScaleBits) - 1) <= 2048);
+    }
+    [[nodiscard]] __device__ std::uint16_t scale(int first, int i) const { return half_of(codes.scale, first, i); }
+    [[nodiscard]] __device__ std::uint16_t min(int first, int i) const { return half_of(codes.min, first, i); }
+
+   private:
+    static __device__ std::uint16_t half_of(const std::uint64_t (&codes)[2], int first, int i) {
+      const std::uint64_t eight = kRuns > 8 && (first + i) / 8 != 0 ? codes[1] : codes[0];
+      const auto four = static_cast<std::uint32_t>((first + i) / 4 % 2 != 0 ? eight >> 32 : eight);
+      return static_cast<std::uint16_t>(add_halves(0x6400u | (four >> (first + i) % 4 * 8 & 255u), 0xe400u));
+    }
   };
   /// A code becomes a float's highest mantissa bits but kSpare: 2^kPlaced + code * 2^kSpare, with an exponent that
   /// leaves the mantissa's byte alone. So code * scale + min is that times scale / 2^kSpare, plus min - 2^kBits *
@@ -123,6 +149,43 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
       looked_up_pairs(codes(a), codes(b), table, out);
     } else {
       byte_pairs<bias()>(codes(a), codes(b), out);
+    }
+  }
+  /// Codes times a row's integer of each set, those of rows a and b as a pair.
+  __device__ void times(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t (&integers)[kSets],
+                        std::uint32_t (&out)[4]) const {
+    constexpr bool kFits = (1023 + (1 << kBits)) * ((1 << F::kScaleBits) - 1) <= 65504;  // a half's largest number
+    placed_byte_pairs(codes(a), codes(b), out);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t by = integers[kSets == 1 ? 0 : i / 2];
+      if constexpr (kFits) {
+        out[i] = multiply_add_pair(out[i], by, multiply_pair(by, 0xe400e400u));
+      } else {
+        out[i] = multiply_pair(add_halves(out[i], 0xe400e400u), by);
+      }
+    }
+  }
+  /// The same for two neighbouring runs that share their bytes, the even one the low nibbles, in fewer instructions:
+  /// nibbles stay where they are in a byte, and the high ones' integers are a sixteenth.
+  static constexpr bool kShared = [] {
+    const Run even = F::run(0), odd = F::run(kRuns > 1 ? 1 : 0);
+    return kSets == 1 && kBits == 4 && even.high.bits == 0 && even.low.at == odd.low.at && even.low.shift == 0 &&
+           odd.low.shift == 4;
+  }();
+  __device__ void times_shared(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t even_by, std::uint32_t odd_by,
+                               std::uint32_t (&even)[4], std::uint32_t (&odd)[4]) const {
+    constexpr int kAlignment = gpu::plane_alignment<F>(&Run::low);
+    const std::uint32_t x = gpu::load_word<kAlignment>(a + block + run[0].low.at + this->first());
+    const std::uint32_t y = gpu::load_word<kAlignment>(b + block + run[0].low.at + this->first());
+    const std::uint32_t even_taken = multiply_pair(even_by, 0xe400e400u);  // 1024 times
+    const std::uint32_t odd_taken = multiply_pair(odd_by, 0xd400d400u);    // 64 times
+    const std::uint32_t odd_part = multiply_pair(odd_by, 0x2c002c00u);     // a sixteenth
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t both = gpu::pick_bytes(x, y, 0x4400u + 0x1111u * static_cast<std::uint32_t>(i));
+      even[i] = multiply_add_pair(masked_or(both, 0x000f000fu, 0x64006400u), even_by, even_taken);
+      odd[i] = multiply_add_pair(masked_or(both, 0x00f000f0u, 0x64006400u), odd_part, odd_taken);
     }
   }
   __device__ void values(const std::uint8_t* row, const Scale (&adapted)[kSets], float (&out)[4]) const {

@@ -59,7 +59,7 @@ struct Scale {
 ///
 /// A format of runs whose scales are halves says where they lie, as `kScaleHalf` and `kMinHalf`: those are the scale
 /// and the min of every run, or, in a format with `scale_codes`, what the integers multiply: scale = half * (code -
-/// kScaleBias), min = -(half * code). `scale` gives the same for one run; engines that decode many blocks at once take
+/// kScaleBias), min = -(half * code). With mins the integers have `kScaleBits` bits. `scale` gives the same for one run; engines that decode many blocks at once take
 /// all of it from here. A format whose runs have a byte each for their scale, from byte `kScaleBytes` on, gives what a
 /// byte stands for as `byte_scale`.
 struct ScaleCodes {
@@ -135,7 +135,7 @@ NIBBLE_HD constexpr ScaleAndMin6 scale_and_min_6bit(const std::uint8_t* b, int i
 }
 
 /// The same for all sub-blocks.
-constexpr ScaleCodes scales_and_mins_6bit(const std::uint8_t* b) {
+NIBBLE_HD constexpr ScaleCodes scales_and_mins_6bit(const std::uint8_t* b) {
   const std::uint32_t first = load_u32(b), second = load_u32(b + 4), third = load_u32(b + 8);
   const std::uint32_t high_scales = (third & 0x0f0f0f0fu) | (first >> 6 & 0x03030303u) << 4;
   const std::uint32_t high_mins = (third >> 4 & 0x0f0f0f0fu) | (second >> 6 & 0x03030303u) << 4;

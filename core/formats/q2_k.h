@@ -21,6 +21,7 @@ struct Q2_K {
   static constexpr int kRunLength = 16;
   static constexpr Combine kCombine = Combine::sum;
   static constexpr int kScaleHalf = 80, kMinHalf = 82;
+  static constexpr int kScaleBits = 4;
   static constexpr int kScaleBias = 0;
 
   static NIBBLE_HD constexpr Run run(int r) {
@@ -31,7 +32,7 @@ struct Q2_K {
     return {mul_rn(load_half(block + kScaleHalf), static_cast<float>(block[r] & 15)),
             -mul_rn(load_half(block + kMinHalf), static_cast<float>(block[r] >> 4))};
   }
-  static constexpr ScaleCodes scale_codes(const std::uint8_t* block) {
+  static NIBBLE_HD constexpr ScaleCodes scale_codes(const std::uint8_t* block) {
     constexpr std::uint64_t kLow = 0x0f0f0f0f0f0f0f0f;
     const std::uint64_t first = load_u64(block), second = load_u64(block + 8);
     return {.scale = {first & kLow, second & kLow}, .min = {first >> 4 & kLow, second >> 4 & kLow}};

@@ -21,6 +21,7 @@ struct Q4_K {
   static constexpr int kRunLength = 32;
   static constexpr Combine kCombine = Combine::sum;
   static constexpr int kScaleHalf = 0, kMinHalf = 2;
+  static constexpr int kScaleBits = 6;
   static constexpr int kScaleBias = 0;
 
   static NIBBLE_HD constexpr Run run(int r) {
@@ -31,7 +32,7 @@ struct Q4_K {
     return {mul_rn(load_half(block + kScaleHalf), static_cast<float>(s.scale)),
             -mul_rn(load_half(block + kMinHalf), static_cast<float>(s.min))};
   }
-  static constexpr ScaleCodes scale_codes(const std::uint8_t* block) { return scales_and_mins_6bit(block + 4); }
+  static NIBBLE_HD constexpr ScaleCodes scale_codes(const std::uint8_t* block) { return scales_and_mins_6bit(block + 4); }
 };
 
 }  // namespace nibble::format

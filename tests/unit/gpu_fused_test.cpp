@@ -25,12 +25,13 @@ int launches = 0;
 
 /// An element of the packed gradient over 2^kGradExponent, and where it is.
 struct PackedPlace {
-  PackedPlace(std::int64_t row, std::int64_t token, std::int64_t tokens, bool is_folded) : folded(is_folded) {
+  PackedPlace(std::int64_t row, std::int64_t token, std::int64_t tokens, cuda::FusedForm form)
+      : type(form == cuda::FusedForm::values ? NIBBLE_F16 : NIBBLE_F32) {
     const std::int64_t unit = row / cuda::kUnitRows, in_unit = row % cuda::kUnitRows;
     const std::int64_t tile = unit * cuda::grad_tiles(tokens) + token / 8, lane = token % 8 * 4 + in_unit % 4;
-    at = tile * cuda::grad_tile_bytes(folded) + (lane * 4 + in_unit / 4) * (folded ? 4 : 2);
+    at = tile * cuda::grad_tile_bytes(form) + (lane * 4 + in_unit / 4) * gpu::element_bytes(type);
   }
-  bool folded;
+  nibble_format type;
   std::int64_t at;
 };
 
@@ -51,8 +52,8 @@ nibble_status sum_plainly(nibble_format format, const cuda::FusedWork& w) {
     for (std::int64_t k = begin; k < end; ++k) {
       decode_row(*weight_in_hand, k, 0, 0, 0, w.columns, row.data());
       for (int t = 0; t < w.tokens; ++t) {
-        const PackedPlace place(k, t, w.tokens, cuda::folds_scales(format, w.tokens));
-        const float g = load_element(place.folded ? NIBBLE_F32 : NIBBLE_F16, w.grads + place.at) /
+        const PackedPlace place(k, t, w.tokens, cuda::fused_form(format, w.tokens));
+        const float g = load_element(place.type, w.grads + place.at) /
                         static_cast<float>(1 << cuda::kGradExponent) * w.grad_powers[t];
         for (std::int64_t i = 0; i < columns; ++i)
           part[t * w.part_token_stride + i] += g * row[static_cast<std::size_t>(first + i)];
@@ -71,7 +72,7 @@ nibble_status fused_base3(nibble_format f, const FusedWork& w, gpu::Stream, nibb
 nibble_status fused_flat(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
 
 nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
-  std::memset(g.packed, 0, static_cast<std::size_t>(packed_bytes(g.rows, g.tokens, g.folded)));
+  std::memset(g.packed, 0, static_cast<std::size_t>(packed_bytes(g.rows, g.tokens, g.form)));
   std::fill_n(g.maxima, max_chunks(g.rows) * g.tokens, 1.0f);
   for (int t = 0; t < g.tokens; ++t) {
     g.powers[t] = static_cast<float>(1 << t % 5);
@@ -79,8 +80,8 @@ nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
       const std::int64_t at = (k * g.row_stride + t * g.token_stride) * gpu::element_bytes(g.type);
       const float x = load_element(g.type, static_cast<const std::uint8_t*>(g.grad) + at) / g.powers[t] *
                       static_cast<float>(1 << kGradExponent);
-      const PackedPlace place(k, t, g.tokens, g.folded);
-      store_element(place.folded ? NIBBLE_F32 : NIBBLE_F16, g.packed + place.at, x);
+      const PackedPlace place(k, t, g.tokens, g.form);
+      store_element(place.type, g.packed + place.at, x);
     }
   }
   return NIBBLE_OK;
@@ -133,7 +134,8 @@ void expect_right(const Case& c, std::uint64_t bytes) {
   weight_in_hand = &f.request().weight;
   ASSERT_EQ(cuda::execute_fused(nullptr, &kCaps, &f.request(), memory.data(), bytes, nullptr, nullptr), NIBBLE_OK)
       << what;
-  const bool rounded = !cuda::folds_scales(c.format, std::min<std::int64_t>(c.tokens, cuda::kMostFusedTokens));
+  const auto form = cuda::fused_form(c.format, std::min<std::int64_t>(c.tokens, cuda::kMostFusedTokens));
+  const bool rounded = form == cuda::FusedForm::values;
   expect_sums(f, expected, rounded ? 0x1p-11 : 0.0, what);
   ASSERT_TRUE(std::all_of(memory.begin() + static_cast<std::ptrdiff_t>(bytes / 4), memory.end(), [](float x) {
     return x == -7.0f;
@@ -179,7 +181,7 @@ TEST(FusedOutProd, ReadsTheWeightOnceWhereMemoryAllows) {
   expect_right(c, need_of(c).bytes);
   EXPECT_EQ(launches, 1);
   // One split of one tile of one token is the least, and what its gradient takes when it is packed.
-  EXPECT_EQ(need_of(c).minimum_bytes, 320u / cuda::kUnitRows * 256 + 256 + 256 + cuda::kFusedColumns * sizeof(float));
+  EXPECT_EQ(need_of(c).minimum_bytes, 320u / cuda::kUnitRows * 512 + 256 + 256 + cuda::kFusedColumns * sizeof(float));
 }
 
 TEST(FusedOutProd, StaysWithinALimit) {
