@@ -10,9 +10,9 @@
 //   two_level, for few tokens and formats of integers that multiply a row's scale and min: codes times integers, exact,
 //     by gradient * scale, and integers by gradient * min, each the sum of two halves
 //   values, rounded, by gradients, rounded: what more tokens share need not be made for each of them
-// Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales and
-// mins by one that it lowers, with its sums, when larger ones come. What is 2^-23 of the largest (but in the form of
-// values: 2^-28) or less loses bits.
+// Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
+// and mins by one that it lowers, with its sums, when larger ones come. What is 2^-23 of the largest (but in the form
+// of values: 2^-28) or less loses bits.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 
@@ -37,12 +37,23 @@ template <class F, int kTiles>
 struct FusedShape {
   using P = Panel<F>;
   static constexpr FusedForm kForm = fused_form<F>(kTiles);
+  static constexpr bool kHasIntegers = P::kHasMin && requires { F::kScaleBits; };
+  /// What multiplies a scale or, without the code, a min in values has less than so many bits.
+  static constexpr int kCodeBits = [] {
+    if constexpr (P::kHasMin) return P::kBits;
+    return 7;
+  }();
+  static constexpr int kIntegerBits = [] {
+    if constexpr (kHasIntegers) return F::kScaleBits;
+    return 0;
+  }();
   /// Scales times their warp's power of two are less than 2^this, so that no half overflows.
-  static constexpr int kScaleExponent = kForm != FusedForm::values ? 14 - kGradExponent : P::kHasMin ? 15 - P::kGrowth : 8;
+  static constexpr int kScaleExponent =
+      kForm != FusedForm::values ? 14 - kGradExponent : (P::kHasMin ? 14 : 15) - kCodeBits - kIntegerBits;
   static constexpr int kTeam = kTiles, kTeams = kFusedWarps / kTeam;
   static constexpr int kPieces = kFusedColumns / kPieceColumns / kTeam;  ///< of a warp
   static constexpr int kRuns = kPieces * P::kSets;                       ///< of a warp, that is scales a row
-  static constexpr int kUnits = kTiles <= 2 ? 1 : kTiles / 2;                     ///< of a stage
+  static constexpr int kUnits = kTiles <= 2 ? 1 : kTiles / 2;            ///< of a stage
   static constexpr int kStageRows = kUnits * kUnitRows;
   static constexpr int kScales = kUnits * kRuns * kUnitRows;  ///< of a warp in a stage
 
@@ -53,9 +64,10 @@ struct FusedShape {
   static constexpr int kGrads = kUnits * kTiles * kGradTile;
   static constexpr int kStage = kRaw + kGrads;
   static constexpr int kWarpScales = kForm == FusedForm::two_level ? kScales * 4 + kStageRows * 8
-                                     : P::kHasMin                   ? kScales * 8
-                                     : kForm == FusedForm::folded   ? kScales * 4
-                                                                    : kScales * 2;
+                                     : kForm == FusedForm::folded  ? kScales * 4
+                                     : kHasIntegers                ? kScales * 6 + kStageRows * 2
+                                     : P::kHasMin                  ? kScales * 4
+                                                                   : kScales * 2;
   static constexpr int kStages =
       std::min(4, (kFusedShared - kFusedWarps * kWarpScales - 4 * P::kTable) / (kTeams * kStage));
   static constexpr int kScalesAt = kTeams * kStages * kStage;
@@ -195,25 +207,39 @@ class Fused {
 
   // ---- a warp's scales
 
-  /// In the order of units, runs and then rows, those of rows c, c + 4, c + 8, c + 12 together:
-  ///   folded: scales
-  ///   values: scales, and behind them mins; halves where there are no mins
-  ///   two_level: integers of scales and behind them of mins, halves; then rows' scales, and behind them mins
+  // In the order of units, runs and then rows, those of rows c, c + 4, c + 8, c + 12 together. All are halves, but for
+  // scales that the gradient is multiplied by:
+  //   folded: scales
+  //   two_level: integers of scales, integers of mins; a row's scales, a row's mins
+  //   values: scales; scales, mins; or integers, mins, what those lost in rounding, and a row's scales
+
   [[nodiscard]] __device__ std::uint8_t* scales() const { return shared_ + S::kScalesAt + warp_ * S::kWarpScales; }
-  [[nodiscard]] __device__ float* row_scales() const { return reinterpret_cast<float*>(scales() + S::kScales * 4); }
+  [[nodiscard]] __device__ std::uint16_t* half_scales(int array) const {
+    return reinterpret_cast<std::uint16_t*>(scales()) + array * S::kScales;
+  }
+  /// Four of them: of a lane's rows in a set of a piece.
+  [[nodiscard]] __device__ uint2 four_halves(int array, int unit, int piece, int set) const {
+    return reinterpret_cast<const uint2*>(half_scales(array))[four_scales(unit, piece, set)];
+  }
+  [[nodiscard]] __device__ float* row_scales() const { return reinterpret_cast<float*>(half_scales(2)); }
+  __device__ static std::uint16_t to_half(float x) { return static_cast<std::uint16_t>(to_halves(x, 0.0f)); }
 
   /// A lane makes those of kEach neighbouring runs, of every so many-th row.
   static constexpr int kLaneRows = std::max(1, S::kStageRows / 32);
   static constexpr int kEach = S::kScales / 32 / kLaneRows;
   [[nodiscard]] __device__ int scale_row(int i) const { return lane_ % std::min(S::kStageRows, 32) + 32 * i; }
   [[nodiscard]] __device__ int first_run() const { return lane_ / std::min(S::kStageRows, 32) * kEach; }
-  [[nodiscard]] __device__ int scale_at(int row, int run) const {
-    return (row / kUnitRows * S::kRuns + run) * kUnitRows + row % 4 * 4 + row % kUnitRows / 4;
+  __device__ static int place_in_unit(int row) { return row % 4 * 4 + row % kUnitRows / 4; }
+  __device__ static int row_scale_at(int row) { return row / kUnitRows * kUnitRows + place_in_unit(row); }
+  __device__ static int scale_at(int row, int run) {
+    return (row / kUnitRows * S::kRuns + run) * kUnitRows + place_in_unit(row);
   }
 
   __device__ void make_scales(int n) {
     if constexpr (S::kForm == FusedForm::two_level) {
       make_row_scales(n);
+    } else if constexpr (S::kHasIntegers) {
+      make_integers(n);
     } else {
       make_run_scales(n);
     }
@@ -230,7 +256,6 @@ class Fused {
       for (int i = 0; i < kEach; ++i) {
         Scale& s = made[r * kEach + i];
         s = header.scale(tile_run, i);
-        if constexpr (P::kHasMin) s = P::adapted(s);
         if ((tile_run + i) * (kPieceColumns / kSets) >= columns_) s = {};
       }
     }
@@ -239,11 +264,11 @@ class Fused {
     for (int i = 0; i < kLaneRows * kEach; ++i) {
       const int at = scale_at(scale_row(i / kEach), first_run() + i % kEach);
       const float scale = made[i].scale * power_;
-      if constexpr (P::kHasMin || S::kForm == FusedForm::folded) {
+      if constexpr (S::kForm == FusedForm::folded) {
         reinterpret_cast<float*>(scales())[at] = scale;
-        if constexpr (P::kHasMin) reinterpret_cast<float*>(scales())[S::kScales + at] = made[i].min * power_;
       } else {
-        reinterpret_cast<std::uint16_t*>(scales())[at] = static_cast<std::uint16_t>(to_halves(scale, 0.0f));
+        half_scales(0)[at] = to_half(scale);
+        if constexpr (P::kHasMin) half_scales(1)[at] = to_half(made[i].min * power_);
       }
     }
   }
@@ -254,30 +279,54 @@ class Fused {
     const Scale made[1] = {typename P::Header(w_, row, 0, tile_).row_scale()};
     const typename P::Integers integers(row);
     make_room(made);
-    auto* to = reinterpret_cast<std::uint16_t*>(scales());
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = scale_at(scale_row(0), first_run() + i);
-      to[at] = integers.scale(member_ * S::kRuns + first_run(), i);
-      to[S::kScales + at] = integers.min(member_ * S::kRuns + first_run(), i);
+      half_scales(0)[at] = integers.scale(member_ * S::kRuns + first_run(), i);
+      half_scales(1)[at] = integers.min(member_ * S::kRuns + first_run(), i);
     }
     if (first_run() == 0) {
-      const int at = scale_at(scale_row(0), 0);
+      const int at = row_scale_at(scale_row(0));
       row_scales()[at] = made[0].scale * power_;
       row_scales()[S::kStageRows + at] = made[0].min * power_;
+    }
+  }
+
+  __device__ void make_integers(int n) {
+    Scale made[kLaneRows];
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) made[r] = typename P::Header(w_, row_at(n, scale_row(r)), 0, tile_).row_scale();
+    make_room(made);
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      const typename P::Integers integers(row_at(n, scale_row(r)));
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int at = scale_at(scale_row(r), first_run() + i), tile_run = member_ * S::kRuns + first_run();
+        const float min = -(made[r].min * power_) * low_half(integers.min(tile_run, i));
+        const std::uint16_t rounded = to_half(min);
+        half_scales(0)[at] = integers.scale(tile_run, i);
+        half_scales(1)[at] = rounded;
+        half_scales(2)[at] = to_half(min - low_half(rounded));
+      }
+      if (first_run() == 0) half_scales(3)[row_scale_at(scale_row(r))] = to_half(made[r].scale * power_);
     }
   }
 
   /// The same for all lanes' scales and mins.
   template <int kCount>
   __device__ void make_room(const Scale (&made)[kCount]) {
+    // In the form of values a min need not be smaller than what scales are multiplied by.
+    constexpr float kMinPart = 1.0f / static_cast<float>(S::kForm == FusedForm::values ? 1 << S::kCodeBits : 1);
     float largest = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) largest = fmaxf(fmaxf(largest, fabsf(made[i].scale)), fabsf(made[i].min));
+    for (int i = 0; i < kCount; ++i)
+      largest = fmaxf(fmaxf(largest, fabsf(made[i].scale)), fabsf(made[i].min) * kMinPart);
     if (largest * power_ >= kMostScale) {  // also where one is not finite: those count for nothing
       largest = 0.0f;
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) largest = larger_finite(larger_finite(largest, made[i].scale), made[i].min);
+      for (int i = 0; i < kCount; ++i)
+        largest = larger_finite(larger_finite(largest, made[i].scale), made[i].min * kMinPart);
     }
     make_room(largest_of_warp(largest));
   }
@@ -308,15 +357,14 @@ class Fused {
 #pragma unroll
     for (int unit = 0; unit < S::kUnits; ++unit) {
       const std::uint8_t* grads = stage_at(n) + S::kRaw + unit * kTiles * S::kGradTile + lane_ * (S::kGradTile / 32);
+      if constexpr (S::kForm == FusedForm::folded) {
 #pragma unroll
-      for (int piece = 0; piece < S::kPieces; ++piece) {
-        if constexpr (S::kForm == FusedForm::folded) {
-          multiply_units(n, unit, piece, grads);
-        } else if constexpr (S::kForm == FusedForm::values) {
-          multiply_values(n, unit, piece, grads);
-        }
+        for (int piece = 0; piece < S::kPieces; ++piece) multiply_units(n, unit, piece, grads);
+      } else if constexpr (S::kForm == FusedForm::two_level) {
+        multiply_levels(n, unit, grads);
+      } else {
+        multiply_values(n, unit, grads);
       }
-      if constexpr (S::kForm == FusedForm::two_level) multiply_levels(n, unit, grads);
     }
   }
 
@@ -364,7 +412,8 @@ class Fused {
     __device__ TwoHalves(const float4& grad, const float4& scale) {
       const float x = grad.x * scale.x, y = grad.y * scale.y, z = grad.z * scale.z, w = grad.w * scale.w;
       high = {to_halves(x, y), to_halves(z, w)};
-      low = {to_halves(x - low_half(high.x), y - high_half(high.x)), to_halves(z - low_half(high.y), w - high_half(high.y))};
+      low = {to_halves(x - low_half(high.x), y - high_half(high.x)),
+             to_halves(z - low_half(high.y), w - high_half(high.y))};
     }
   };
   __device__ static void multiply_both(float (&sums)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2,
@@ -375,102 +424,104 @@ class Fused {
 
   /// A min counts for all columns of its run, so runs take the place of columns: [runs, 16 rows].
   __device__ void multiply_levels(int n, int unit, const std::uint8_t* grads) {
-    const int c = lane_ % 4;
-    const auto* rows = reinterpret_cast<const float4*>(row_scales()) + unit * 4 + c;
-    const auto* integers = reinterpret_cast<const uint2*>(scales());
-    const auto* mins = integers + S::kScales / 4 + unit * S::kRuns * 4 + lane_;
+    const auto* rows = reinterpret_cast<const float4*>(row_scales()) + unit * 4 + lane_ % 4;
+    const auto* mins = reinterpret_cast<const uint2*>(half_scales(1)) + unit * S::kRuns * 4 + lane_;
     const uint2 none{0, 0};
     const uint2 near_runs = lane_ / 4 < S::kRuns ? mins[0] : none, far_runs = S::kRuns > 8 ? mins[32] : none;
-    float4 grad[kTiles];
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-      grad[t] = *reinterpret_cast<const float4*>(grads + t * S::kGradTile);
-      multiply_both(min_sums_[t], near_runs.x, far_runs.x, near_runs.y, far_runs.y, {grad[t], rows[S::kStageRows / 4]});
-    }
     TwoHalves factor[kTiles];
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) factor[t] = TwoHalves(grad[t], rows[0]);
-    const int row = unit * kUnitRows + c;
+    for (int t = 0; t < kTiles; ++t) {
+      const float4 grad = *reinterpret_cast<const float4*>(grads + t * S::kGradTile);
+      multiply_both(min_sums_[t], near_runs.x, far_runs.x, near_runs.y, far_runs.y, {grad, rows[S::kStageRows / 4]});
+      factor[t] = TwoHalves(grad, rows[0]);
+    }
+    for_each_times(n, unit, [&](int piece, const auto& near, const auto& far) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          multiply_both(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], factor[t]);
+        }
+      }
+    });
+  }
+
+  /// Calls use(piece, near, far) with codes times their runs' integers.
+  template <class Use>
+  __device__ void for_each_times(int n, int unit, Use&& use) const {
+    const int row = unit * kUnitRows + lane_ % 4;
     const std::uint8_t *row0 = row_at(n, row), *row4 = row_at(n, row + 4), *row8 = row_at(n, row + 8),
                        *row12 = row_at(n, row + 12);
+    constexpr bool kShared = P::kShared && S::kPieces > 1;
 #pragma unroll
-    for (int piece = 0; piece < S::kPieces; piece += P::kShared ? 2 : 1) {
-      constexpr int kRunsAtOnce = P::kShared ? 2 : kSets;
-      uint2 by[kRunsAtOnce];
-#pragma unroll
-      for (int s = 0; s < kRunsAtOnce; ++s) by[s] = integers[four_scales(unit, piece, s)];
-      if constexpr (P::kShared) {
+    for (int piece = 0; piece < S::kPieces; piece += kShared ? 2 : 1) {
+      if constexpr (kShared) {
+        const uint2 even = four_halves(0, unit, piece, 0), odd = four_halves(0, unit, piece + 1, 0);
         std::uint32_t near[2][4], far[2][4];
-        panel(piece).times_shared(row0, row4, by[0].x, by[1].x, near[0], near[1]);
-        panel(piece).times_shared(row8, row12, by[0].y, by[1].y, far[0], far[1]);
-        multiply_piece(piece, near[0], far[0], factor);
-        multiply_piece(piece + 1, near[1], far[1], factor);
+        panel(piece).times_shared(row0, row4, even.x, odd.x, near[0], near[1]);
+        panel(piece).times_shared(row8, row12, even.y, odd.y, far[0], far[1]);
+        use(piece, near[0], far[0]);
+        use(piece + 1, near[1], far[1]);
       } else {
         std::uint32_t near[4], far[4], near_by[kSets], far_by[kSets];
 #pragma unroll
-        for (int s = 0; s < kSets; ++s) near_by[s] = by[s].x, far_by[s] = by[s].y;
+        for (int s = 0; s < kSets; ++s) {
+          const uint2 by = four_halves(0, unit, piece, s);
+          near_by[s] = by.x, far_by[s] = by.y;
+        }
         panel(piece).times(row0, row4, near_by, near);
         panel(piece).times(row8, row12, far_by, far);
-        multiply_piece(piece, near, far, factor);
-      }
-    }
-  }
-  __device__ void multiply_piece(int piece, const std::uint32_t (&near)[4], const std::uint32_t (&far)[4],
-                                 const TwoHalves (&factor)[kTiles]) {
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        multiply_both(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], factor[t]);
+        use(piece, near, far);
       }
     }
   }
 
-  __device__ void multiply_values(int n, int unit, int piece, const std::uint8_t* grads) {
-    std::uint32_t near[4], far[4];
-    load_values(n, unit, piece, near, far);
+  __device__ void multiply_values(int n, int unit, const std::uint8_t* grads) {
+    const auto use = [&](int piece, const auto& near, const auto& far) {
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-      const uint2 b = *reinterpret_cast<const uint2*>(grads + t * S::kGradTile);
+      for (int t = 0; t < kTiles; ++t) {
+        const uint2 b = *reinterpret_cast<const uint2*>(grads + t * S::kGradTile);
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        multiply_halves(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], b.x, b.y);
+        for (int m = 0; m < 2; ++m) {
+          multiply_halves(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], b.x, b.y);
+        }
       }
-    }
-  }
-
-  __device__ void load_values(int n, int unit, int piece, std::uint32_t (&near)[4], std::uint32_t (&far)[4]) const {
-    if constexpr (P::kHasMin) {
-      float values[4][4];  // of rows c, c + 4, ...
-      float4 scale[kSets], min[kSets];
+    };
+    if constexpr (S::kHasIntegers) {
+      const uint2 scale = reinterpret_cast<const uint2*>(half_scales(3))[unit * 4 + lane_ % 4];
+      for_each_times(n, unit, [&](int piece, auto& near, auto& far) {
 #pragma unroll
-      for (int s = 0; s < kSets; ++s) {
-        const auto* at = reinterpret_cast<const float4*>(scales()) + four_scales(unit, piece, s);
-        scale[s] = at[0], min[s] = at[S::kScales / 4];
-      }
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        Scale adapted[kSets];
-#pragma unroll
-        for (int s = 0; s < kSets; ++s) adapted[s] = {element(scale[s], r), element(min[s], r)};
-        panel(piece).values(row_at(n, unit * kUnitRows + lane_ % 4 + 4 * r), adapted, values[r]);
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        near[i] = to_halves(values[0][i], values[1][i]);
-        far[i] = to_halves(values[2][i], values[3][i]);
-      }
+        for (int i = 0; i < 4; ++i) {
+          // The first sum is rounded where it is nearly the value already, however much the two cancel.
+          const int set = kSets == 1 ? 0 : i / 2;
+          const uint2 min = four_halves(1, unit, piece, set), lost = four_halves(2, unit, piece, set);
+          near[i] = add_halves(multiply_add_pair(near[i], scale.x, min.x), lost.x);
+          far[i] = add_halves(multiply_add_pair(far[i], scale.y, min.y), lost.y);
+        }
+        use(piece, near, far);
+      });
     } else {
-      load_units(n, unit, piece, near, far);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const uint2 scale = reinterpret_cast<const uint2*>(scales())[four_scales(unit, piece, kSets == 1 ? 0 : i / 2)];
-        near[i] = multiply_pair(near[i], scale.x);
-        far[i] = multiply_pair(far[i], scale.y);
+      for (int piece = 0; piece < S::kPieces; ++piece) {
+        std::uint32_t near[4], far[4];
+        load_units(n, unit, piece, near, far);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int set = kSets == 1 ? 0 : i / 2;
+          const uint2 scale = four_halves(0, unit, piece, set);
+          if constexpr (P::kHasMin) {
+            const uint2 min = four_halves(1, unit, piece, set);
+            near[i] = multiply_add_pair(near[i], scale.x, min.x);
+            far[i] = multiply_add_pair(far[i], scale.y, min.y);
+          } else {
+            near[i] = multiply_pair(near[i], scale.x);
+            far[i] = multiply_pair(far[i], scale.y);
+          }
+        }
+        use(piece, near, far);
       }
     }
   }
-  __device__ static float element(const float4& x, int i) { return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w; }
 
   // ---- sums
 

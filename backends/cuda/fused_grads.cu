@@ -15,6 +15,9 @@ __device__ inline float grad_at(const PackedGrads& g, std::int64_t row, int toke
   return gpu::load_as_f32(g.grad, g.type, row * g.row_stride + token * g.token_stride);
 }
 
+/// The power of two from `tokens` on, at most kMostFusedTokens.
+__device__ inline int width_for(int tokens) { return 1 << (32 - __clz(tokens - 1)) % 32; }
+
 /// Keeps the larger in shared memory; neither is negative, so their bits are ordered as they are.
 __device__ inline void keep_larger(float* shared, float x) {
   atomicMax(reinterpret_cast<unsigned*>(shared), __float_as_uint(x));
@@ -41,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
       if (thread % 32 == 0) largest[token] = x;
     }
   } else {
-    const int width = 8 * grad_tiles(g.tokens), token = thread % width;
+    const int width = width_for(g.tokens), token = thread % width;
     if (token < g.tokens) {
       keep_larger(largest + token, largest_of(g, first + thread / width, end, kThreads / width, token));
     }
@@ -53,8 +56,8 @@ __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
 /// A thread packs what one lane holds of a unit and a tile.
 __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std::int64_t chunks, std::int64_t count) {
   __shared__ float largest[kMostFusedTokens];
-  const int thread = static_cast<int>(threadIdx.x), tiles = grad_tiles(g.tokens), width = 8 * tiles;
-  if (thread < width) largest[thread] = 0.0f;
+  const int thread = static_cast<int>(threadIdx.x), tiles = grad_tiles(g.tokens), width = width_for(g.tokens);
+  if (thread < kMostFusedTokens) largest[thread] = 0.0f;
   __syncthreads();
   if (const int token = thread % width; token < g.tokens) {
     float x = 0.0f;
@@ -97,8 +100,7 @@ nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_te
   }
   // Few blocks, since each starts by reading all maxima.
   constexpr std::int64_t kMostBlocks = 512;
-  const std::int64_t count =
-      packed_bytes(grads.rows, grads.tokens, grads.form) / (grad_tile_bytes(grads.form) / 32);
+  const std::int64_t count = packed_bytes(grads.rows, grads.tokens, grads.form) / (grad_tile_bytes(grads.form) / 32);
   const std::int64_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
   return gpu::launch(pack_grads_kernel, {"pack gradient", static_cast<std::uint64_t>(blocks), kThreads}, stream, why,
                      grads, static_cast<std::int64_t>(chunks), count);

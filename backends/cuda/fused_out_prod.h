@@ -38,8 +38,8 @@ FusedForm fused_form(nibble_format format, std::int64_t tokens);
 
 /// The gradient as the kernels read it: for each unit of rows and each tile of tokens what the 32 lanes hold, lane
 /// 4 * token + c the rows c, c + 4, c + 8 and c + 12, times a power of two that brings a token's largest element to
-/// 2^kGradExponent or up to twice as much. Rows and tokens that are not there are zeros. f32, but halves for the form of
-/// values.
+/// 2^kGradExponent or up to twice as much. Rows and tokens that are not there are zeros. f32, but halves for the form
+/// of values.
 constexpr int grad_tile_bytes(FusedForm form) { return form == FusedForm::values ? 32 * 8 : 32 * 16; }
 inline constexpr int kGradExponent = 9;
 /// Rows of a plan's splits are whole multiples of this, and so are the packed gradient's.

@@ -11,15 +11,13 @@
 
 namespace nibble::cuda {
 
-/// A lane's 4 columns of a piece, in rows of kRowBytes for 256 columns. A value is unit * scale, or code * scale + min
-/// where kHasMin, with kSets scales a piece: a Header gives them for a row of a tile, run first + i for constant i.
+/// A lane's 4 columns of a piece, in rows of kRowBytes for 256 columns, with kSets scales a piece. pairs() gives the
+/// units of two rows as halves, those of column i in out[i]: small numbers that a half holds exactly, but for
+/// codebooks, whose values it rounds as TF32 would. A value is unit * scale, or unit * scale + min where kHasMin; a
+/// Header gives those for a row of a tile, run first + i for constant i.
 ///
-/// Without a min pairs() gives the units of two rows as halves, those of column i in out[i]: small numbers that a half
-/// holds exactly, but for codebooks, whose values it rounds as TF32 would. With one, values() gives the values of a row
-/// from what adapted() made of its scales.
-///
-/// Where a row has one scale and one min for all columns, and small integers that multiply them in each run, a Header
-/// gives those too: halves, by which times() multiplies codes exactly.
+/// Where a row has one scale and one min for all columns, and small integers that multiply them in each run, there are
+/// Integers, and times() gives units multiplied by one.
 ///
 /// table: kTable words of shared memory that fill() fills; it gives the power of two by which units are too large.
 template <class F>
@@ -81,7 +79,7 @@ struct BlockPanel {
   static constexpr int kRowBytes = kFusedColumns / kBlockValues * kBlockBytes;
   static_assert(kFusedColumns % kBlockValues == 0);
   static constexpr bool kHasMin = false;
-  static constexpr int kGrowth = 0, kTable = 1;
+  static constexpr int kTable = 1;
   static __device__ float fill(const FusedWork&, std::uint32_t*) { return 1.0f; }
 };
 
@@ -93,7 +91,6 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
   static constexpr bool kHasMin = F::kCombine == Combine::sum;
   static constexpr bool kLookedUp = F::kCombine == Combine::table;
   static constexpr int kBits = F::run(0).low.bits + F::run(0).high.bits;
-  static_assert(!kHasMin || kBits <= 6);
   static constexpr int kTable = kLookedUp ? 16 : 1;
 
   static __device__ float fill(const FusedWork&, std::uint32_t* table) {
@@ -127,16 +124,6 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
       return static_cast<std::uint16_t>(add_halves(0x6400u | (four >> (first + i) % 4 * 8 & 255u), 0xe400u));
     }
   };
-  /// A code becomes a float's highest mantissa bits but kSpare: 2^kPlaced + code * 2^kSpare, with an exponent that
-  /// leaves the mantissa's byte alone. So code * scale + min is that times scale / 2^kSpare, plus min - 2^kBits *
-  /// scale.
-  static constexpr int kSpare = (127 + kBits) % 2, kPlaced = kBits + kSpare;
-  static __device__ Scale adapted(const Scale& s) {
-    return {s.scale / static_cast<float>(1 << kSpare), fmaf(-static_cast<float>(1 << kBits), s.scale, s.min)};
-  }
-  /// No value is 2^this times the larger one of an adapted scale and min.
-  static constexpr int kGrowth = kPlaced + 2;
-
   __device__ Panel(int piece_column, int group)
       : Columns{group}, block(piece_column / F::kBlockValues * F::kBlockBytes) {
 #pragma unroll
@@ -173,8 +160,8 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
     return kSets == 1 && kBits == 4 && even.high.bits == 0 && even.low.at == odd.low.at && even.low.shift == 0 &&
            odd.low.shift == 4;
   }();
-  __device__ void times_shared(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t even_by, std::uint32_t odd_by,
-                               std::uint32_t (&even)[4], std::uint32_t (&odd)[4]) const {
+  __device__ void times_shared(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t even_by,
+                               std::uint32_t odd_by, std::uint32_t (&even)[4], std::uint32_t (&odd)[4]) const {
     constexpr int kAlignment = gpu::plane_alignment<F>(&Run::low);
     const std::uint32_t x = gpu::load_word<kAlignment>(a + block + run[0].low.at + this->first());
     const std::uint32_t y = gpu::load_word<kAlignment>(b + block + run[0].low.at + this->first());
@@ -186,16 +173,6 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
       const std::uint32_t both = gpu::pick_bytes(x, y, 0x4400u + 0x1111u * static_cast<std::uint32_t>(i));
       even[i] = multiply_add_pair(masked_or(both, 0x000f000fu, 0x64006400u), even_by, even_taken);
       odd[i] = multiply_add_pair(masked_or(both, 0x00f000f0u, 0x64006400u), odd_part, odd_taken);
-    }
-  }
-  __device__ void values(const std::uint8_t* row, const Scale (&adapted)[kSets], float (&out)[4]) const {
-    constexpr std::uint32_t kHighByte = static_cast<std::uint32_t>((127 + kPlaced) / 2) << 8;
-    const std::uint32_t placed = codes(row) << (7 - kBits);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float x = __uint_as_float(gpu::pick_bytes(placed, kHighByte, 0x5044u | static_cast<std::uint32_t>(i) << 8));
-      const Scale& s = adapted[kSets == 1 ? 0 : i / 2];
-      out[i] = fmaf(x, s.scale, s.min);
     }
   }
 
@@ -316,7 +293,7 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
   static constexpr int kBlockValues = kPieceColumns, kBlockBytes = kPieceColumns * kBits / 8;
   static constexpr int kRowBytes = kFusedColumns * kBits / 8;
   static constexpr bool kHasMin = false;
-  static constexpr int kGrowth = 0, kTable = 1 << kBits;
+  static constexpr int kTable = 1 << kBits;
 
   static __device__ float fill(const FusedWork& w, std::uint32_t* table) {
     float power = 1.0f;

@@ -43,6 +43,7 @@ __global__ void finish_kernel(Finish f) {
   for_each_element(f.m, f.n, f.batch, [&](std::int64_t i, std::int64_t j, std::int64_t batch) {
     const std::int64_t at = batch * f.out_batch_stride + j * f.out_stride + i;
     float sum = 0.0f;
+#pragma unroll 8
     for (std::int64_t part = 0; part < f.parts; ++part) sum += f.sums[((part * f.batch + batch) * f.n + j) * f.m + i];
     if (f.bias != nullptr) sum += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
     if (f.add) sum += load_as_f32(f.out, f.type, at);
@@ -50,11 +51,12 @@ __global__ void finish_kernel(Finish f) {
   });
 }
 
-inline Launch element_launch(const char* name, std::int64_t elements) {
-  constexpr std::int64_t kThreads = 256, kPerThread = 4;
-  constexpr std::int64_t kPerBlock = kThreads * kPerThread;
+/// Threads that read several numbers for an element take one element each, so that few elements still fill a device.
+inline Launch element_launch(const char* name, std::int64_t elements, std::int64_t per_thread = 4) {
+  constexpr std::int64_t kThreads = 256;
+  const std::int64_t per_block = kThreads * per_thread;
   return {.name = name,
-          .blocks = static_cast<std::uint64_t>((elements + kPerBlock - 1) / kPerBlock),
+          .blocks = static_cast<std::uint64_t>((elements + per_block - 1) / per_block),
           .threads = static_cast<std::uint32_t>(kThreads)};
 }
 
@@ -63,7 +65,7 @@ nibble_status pack(const Pack& p, Stream stream, nibble_text* why) {
 }
 
 nibble_status finish(const Finish& f, Stream stream, nibble_text* why) {
-  return launch(finish_kernel, element_launch("finish", f.m * f.n * f.batch), stream, why, f);
+  return launch(finish_kernel, element_launch("finish", f.m * f.n * f.batch, f.parts > 1 ? 1 : 4), stream, why, f);
 }
 
 }  // namespace nibble::gpu
