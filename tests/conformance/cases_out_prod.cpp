@@ -65,7 +65,7 @@ void add_crossing(Suite& suite, test::WeightKind kind) {
     const std::int64_t k = suite.reduced() ? 270 : 601, tokens = suite.reduced() ? 9 : 37;
     add(suite, {.kind = kind, .columns = row_values(kind, 517), .k = k, .tokens = tokens, .transposed = transposed});
     // As many as kernels for few tokens take, or a part of their last 8.
-    for (const std::int64_t few : {8, 13, 27, 32}) {
+    for (const std::int64_t few : {8, 13, 27, 32, 64}) {
       if (suite.reduced() && few != 13) continue;
       add(suite, {.kind = kind, .columns = row_values(kind, 544), .k = k / 3, .tokens = few, .transposed = transposed});
     }
@@ -112,14 +112,24 @@ void add_views(Suite& suite, test::WeightKind kind) {
 /// Values that do not fit half, and one bad value that must stay where it is.
 void add_values(Suite& suite, test::WeightKind kind) {
   for (const bool transposed : {false, true}) {
-    for (const Activations a :
-         {Activations::large, Activations::small, Activations::one_infinity, Activations::one_nan}) {
+    for (const Activations a : {Activations::large, Activations::small, Activations::zeros, Activations::one_huge,
+                                Activations::falling, Activations::one_infinity, Activations::one_nan}) {
       add(suite, {.kind = kind,
                   .columns = row_values(kind, 300),
                   .k = 20,
                   .tokens = 4,
                   .transposed = transposed,
                   .activations = a});
+    }
+    for (const std::int64_t tokens : {1, 12, 40}) {
+      if (suite.reduced() && tokens != 12) continue;
+      add(suite, {.kind = kind,
+                  .columns = row_values(kind, 512),
+                  .k = 100,
+                  .tokens = tokens,
+                  .transposed = transposed,
+                  .activations = Activations::falling,
+                  .contents = test::Contents::wide});
     }
     add(suite, {.kind = kind,
                 .columns = row_values(kind, 1024),

@@ -17,6 +17,9 @@ enum class Activations : std::uint8_t {
   small,         ///< normal, times 1e-9
   expanded_one,  ///< one 1 with all strides 0, as a framework expands the gradient of a sum
   one_per_k,     ///< stride 0 along the tokens
+  zeros,
+  one_huge,      ///< normal, but for the second token (or the only one), times 1e6
+  falling,       ///< normal, times powers of two from 1 to 2^-20 along k
   one_infinity,  ///< normal, but for an infinity in the second token (or the only one)
   one_nan        ///< normal, but for a NaN there
 };

@@ -39,6 +39,11 @@ void put_half(std::uint8_t* at, std::uint32_t bits) { put_element_bits(NIBBLE_F1
 /// +-2^-9 to 2^-8: times the largest code and sub-scale of any format that is at most 16.
 std::uint32_t moderate_half(Random& r) { return static_cast<std::uint32_t>(r.next() & 0x83ffu) | 6u << 10; }
 
+/// +-2^-14 to 2^6.
+std::uint32_t wide_half(Random& r) {
+  return static_cast<std::uint32_t>(r.next() & 0x83ffu) | static_cast<std::uint32_t>(1 + r.below(20)) << 10;
+}
+
 std::uint32_t pick(std::span<const std::uint32_t> list, Random& r) { return list[r.below(list.size())]; }
 
 /// MXFP4's and NVFP4's byte scales.
@@ -59,7 +64,9 @@ void set_byte_scales(Format format, std::uint8_t* block, Contents contents, Rand
 void set_scales(Format format, std::uint8_t* block, Contents contents, std::int64_t number, Random& r) {
   if (contents == Contents::random_bits) return;
   set_byte_scales(format, block, contents, r);
-  std::uint32_t bits = contents == Contents::special ? pick(kSpecialHalves, r) : moderate_half(r);
+  std::uint32_t bits = moderate_half(r);
+  if (contents == Contents::special) bits = pick(kSpecialHalves, r);
+  if (contents == Contents::wide) bits = wide_half(r);
   if (contents == Contents::one_nan_block && number == 1) bits = 0x7e00;
   set_half_scales(format, block, bits);
 }
@@ -83,7 +90,8 @@ float statistic(Contents contents, std::int64_t number, Random& r) {
   if (contents == Contents::one_nan_block && number == 1) return std::nanf("");
   if (contents == Contents::random_bits && r.below(2) == 0)
     return float_from_bits(static_cast<std::uint32_t>(r.next()));
-  return static_cast<float>(r.uniform(0.01, 2.0));
+  const double scale = r.uniform(0.01, 2.0);
+  return static_cast<float>(contents == Contents::wide ? std::ldexp(scale, -static_cast<int>(r.below(21))) : scale);
 }
 
 Bytes statistics(std::int64_t count, Contents contents, Random& r) {
@@ -96,7 +104,7 @@ Bytes statistics(std::int64_t count, Contents contents, Random& r) {
 Bytes code_table(Contents contents, Random& r) {
   Bytes bytes(256 * 4);
   for (int i = 0; i < 256; ++i) {
-    const bool odd = contents != Contents::moderate && contents != Contents::one_nan_block && i % 8 == 3;
+    const bool odd = (contents == Contents::random_bits || contents == Contents::special) && i % 8 == 3;
     store_element(NIBBLE_F32, bytes.data() + 4 * i,
                   odd ? statistic(contents, -1, r) : static_cast<float>(i - 128) / 127.5f);
   }
