@@ -53,13 +53,12 @@ __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
   if (thread < g.tokens) g.maxima[blockIdx.x * g.tokens + thread] = largest[thread];
 }
 
-/// A thread packs what one lane holds of a unit and a tile.
-__global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std::int64_t chunks, std::int64_t count) {
-  __shared__ float largest[kMostFusedTokens];
-  const int thread = static_cast<int>(threadIdx.x), tiles = grad_tiles(g.tokens), width = width_for(g.tokens);
+/// The largest of all chunks' maxima of each token, in shared memory.
+__device__ inline void join_maxima(const PackedGrads& g, std::int64_t chunks, float* largest) {
+  const int thread = static_cast<int>(threadIdx.x), width = width_for(g.tokens), token = thread % width;
   if (thread < kMostFusedTokens) largest[thread] = 0.0f;
   __syncthreads();
-  if (const int token = thread % width; token < g.tokens) {
+  if (token < g.tokens) {
     float x = 0.0f;
 #pragma unroll 8
     for (std::int64_t chunk = thread / width; chunk < chunks; chunk += kThreads / width) {
@@ -68,6 +67,20 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
     keep_larger(largest + token, x);
   }
   __syncthreads();
+}
+
+__global__ void __launch_bounds__(kThreads) grad_powers_kernel(PackedGrads g, std::int64_t chunks) {
+  __shared__ float largest[kMostFusedTokens];
+  join_maxima(g, chunks, largest);
+  const int token = static_cast<int>(threadIdx.x);
+  if (token < g.tokens) g.powers[token] = power_to_reach<14>(largest[token]);
+}
+
+/// A thread packs what one lane holds of a unit and a tile.
+__global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std::int64_t chunks, std::int64_t count) {
+  __shared__ float largest[kMostFusedTokens];
+  const int thread = static_cast<int>(threadIdx.x), tiles = grad_tiles(g.tokens);
+  join_maxima(g, chunks, largest);
   if (blockIdx.x == 0 && thread < g.tokens) {
     g.powers[thread] = static_cast<float>(1 << kGradExponent) / power_to_reach<kGradExponent>(largest[thread]);
   }
@@ -91,13 +104,32 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
 
 }  // namespace
 
-nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {
-  const auto chunks = static_cast<std::uint64_t>(max_chunks(grads.rows));
-  if (const nibble_status s =
-          gpu::launch(max_grads_kernel, {"gradient's maxima", chunks, kThreads}, stream, why, grads);
-      s != NIBBLE_OK) {
-    return s;
+namespace {
+nibble_status find_maxima(const PackedGrads& grads, std::int64_t chunks, gpu::Stream stream, nibble_text* why) {
+  return gpu::launch(max_grads_kernel, {"gradient's maxima", static_cast<std::uint64_t>(chunks), kThreads}, stream, why,
+                     grads);
+}
+}  // namespace
+
+nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {
+  const std::int64_t chunks = max_chunks(grads.rows);
+  for (int token = 0; token < grads.tokens; token += kMostFusedTokens) {
+    PackedGrads some = grads;
+    some.grad =
+        static_cast<const std::uint8_t*>(grads.grad) + token * grads.token_stride * gpu::element_bytes(grads.type);
+    some.tokens = std::min(kMostFusedTokens, grads.tokens - token);
+    some.powers += token;
+    if (const nibble_status s = find_maxima(some, chunks, stream, why); s != NIBBLE_OK) return s;
+    const nibble_status s =
+        gpu::launch(grad_powers_kernel, {"gradient's powers", 1, kThreads}, stream, why, some, chunks);
+    if (s != NIBBLE_OK) return s;
   }
+  return NIBBLE_OK;
+}
+
+nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {
+  const std::int64_t chunks = max_chunks(grads.rows);
+  if (const nibble_status s = find_maxima(grads, chunks, stream, why); s != NIBBLE_OK) return s;
   // Few blocks, since each starts by reading all maxima.
   constexpr std::int64_t kMostBlocks = 512;
   const std::int64_t count = packed_bytes(grads.rows, grads.tokens, grads.form) / (grad_tile_bytes(grads.form) / 32);

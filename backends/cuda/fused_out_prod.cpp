@@ -45,29 +45,6 @@ Launch launch_of(gpu::Layout layout) {
   return nullptr;
 }
 
-/// What every launch of a call has in common.
-FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
-  const nibble_weight& w = r.weight;
-  const gpu::Layout layout = gpu::layout_of(w.packed.format);
-  const bool beside = gpu::keeps_scales_beside(layout.engine);
-  const std::int64_t code_bits = w.packed.format == NIBBLE_BLOCKWISE8 ? 8 : 4;
-  FusedWork work{.weight = bytes_of(w.packed),
-                 .row_stride = beside ? w.packed.shape[0] * code_bits / 8 : w.packed.byte_stride[1],
-                 .rows = w.packed.shape[1],
-                 .columns = w.packed.shape[0]};
-  const std::int64_t row_bytes = beside ? work.row_stride : work.columns / layout.block_values * layout.block_units;
-  work.weight_end = work.weight + (work.rows - 1) * work.row_stride + row_bytes;
-  const std::int64_t step = beside ? 16 : std::gcd<std::int64_t>(16, layout.block_units);
-  work.aligned = reinterpret_cast<std::uintptr_t>(work.weight) % 16 == 0 && work.row_stride % step == 0 &&
-                 work.row_stride % 2 == 0;
-  if (beside) {
-    work.scales = rebuilt_scales != nullptr ? rebuilt_scales : reinterpret_cast<const float*>(bytes_of(w.absmax));
-    work.block_shift = std::countr_zero(static_cast<std::uint64_t>(w.block_size));
-    work.code = code_bits == 8 ? reinterpret_cast<const float*>(bytes_of(w.code)) : nullptr;
-  }
-  return work;
-}
-
 /// The tokens from `token` on, columns from `work.first_tile` on: the product of each split, then their sum.
 nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t token, gpu::Stream stream,
                         nibble_text* why) {
@@ -108,6 +85,28 @@ struct FusedMemory {
 };
 
 }  // namespace
+
+FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
+  const nibble_weight& w = r.weight;
+  const gpu::Layout layout = gpu::layout_of(w.packed.format);
+  const bool beside = gpu::keeps_scales_beside(layout.engine);
+  const std::int64_t code_bits = w.packed.format == NIBBLE_BLOCKWISE8 ? 8 : 4;
+  FusedWork work{.weight = bytes_of(w.packed),
+                 .row_stride = beside ? w.packed.shape[0] * code_bits / 8 : w.packed.byte_stride[1],
+                 .rows = w.packed.shape[1],
+                 .columns = w.packed.shape[0]};
+  const std::int64_t row_bytes = beside ? work.row_stride : work.columns / layout.block_values * layout.block_units;
+  work.weight_end = work.weight + (work.rows - 1) * work.row_stride + row_bytes;
+  const std::int64_t step = beside ? 16 : std::gcd<std::int64_t>(16, layout.block_units);
+  work.aligned = reinterpret_cast<std::uintptr_t>(work.weight) % 16 == 0 && work.row_stride % step == 0 &&
+                 work.row_stride % 2 == 0;
+  if (beside) {
+    work.scales = rebuilt_scales != nullptr ? rebuilt_scales : reinterpret_cast<const float*>(bytes_of(w.absmax));
+    work.block_shift = std::countr_zero(static_cast<std::uint64_t>(w.block_size));
+    work.code = code_bits == 8 ? reinterpret_cast<const float*>(bytes_of(w.code)) : nullptr;
+  }
+  return work;
+}
 
 FusedForm fused_form(nibble_format format, std::int64_t tokens) {
   FusedForm form = FusedForm::folded;

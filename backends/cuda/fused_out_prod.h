@@ -61,6 +61,9 @@ constexpr std::int64_t packed_bytes(std::int64_t rows, std::int64_t tokens, Fuse
 }
 inline constexpr std::int64_t kMaxChunkRows = 512;
 constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + kMaxChunkRows - 1) / kMaxChunkRows; }
+/// Powers of two alone, one for each of any number of tokens: gradients times them are less than 2^15. Works in
+/// `maxima`, [max_chunks(rows), kMostFusedTokens].
+nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 
 /// One launch: tiles x splits blocks.
@@ -82,6 +85,9 @@ struct FusedWork {
   int block_shift = 0;            ///< values a block of it, as a power of two
   const float* code = nullptr;    ///< 8-bit ones: 256 values
 };
+
+/// What every launch of a call has in common.
+FusedWork work_of(const nibble_request& r, const float* rebuilt_scales);
 
 /// How a request is cut to a number of bytes. The workspace, in its order: scales, gradients, powers, maxima, parts.
 struct FusedPlan {

@@ -9,6 +9,8 @@
 #include "backends/gpu/flat.h"
 #include "backends/gpu/grid.h"
 
+#include <algorithm>
+
 namespace nibble::cuda {
 
 /// A lane's 4 columns of a piece, in rows of kRowBytes for 256 columns, with kSets scales a piece. pairs() gives the
@@ -18,6 +20,8 @@ namespace nibble::cuda {
 ///
 /// Where a row has one scale and one min for all columns, and small integers that multiply them in each run, there are
 /// Integers, and times() gives units multiplied by one.
+///
+/// unit_bound(): no unit is larger.
 ///
 /// table: kTable words of shared memory that fill() fills; it gives the power of two by which units are too large.
 template <class F>
@@ -90,12 +94,28 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
   static constexpr int kRunLength = F::kRunLength, kRuns = F::kBlockValues / kRunLength;
   static constexpr bool kHasMin = F::kCombine == Combine::sum;
   static constexpr bool kLookedUp = F::kCombine == Combine::table;
+  static constexpr int kLargestCode = [] {
+    int largest = 0;
+    if constexpr (kLookedUp) {
+      for (const int code : F::kCodes) largest = std::max(largest, code < 0 ? -code : code);
+    }
+    return largest;
+  }();
   static constexpr int kBits = F::run(0).low.bits + F::run(0).high.bits;
   static constexpr int kTable = kLookedUp ? 16 : 1;
 
   static __device__ float fill(const FusedWork&, std::uint32_t* table) {
     if constexpr (kLookedUp) fill_code_table<F>(table);
     return 1.0f;
+  }
+  static __device__ float unit_bound(const FusedWork&) {
+    if constexpr (requires { F::kSigned; }) {
+      return 128.0f;
+    } else if constexpr (kLookedUp) {
+      return static_cast<float>(kLargestCode);
+    } else {
+      return static_cast<float>(1 << kBits);
+    }
   }
   struct Header {
     const std::uint8_t* row;
@@ -200,6 +220,7 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
 
 template <class F>
 requires(F::kEngine == Engine::base3) struct Panel<F> : BlockPanel<F>, LaneColumns<32> {
+  static __device__ float unit_bound(const FusedWork&) { return 1.0f; }
   struct Header {
     const std::uint8_t* row;
     __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
@@ -226,6 +247,7 @@ requires(F::kEngine == Engine::grid) struct Panel<F> : BlockPanel<F>, LaneColumn
   using Columns::kSets;
   static constexpr int kRunLength = F::kScaleGroups * 8, kRuns = F::kBlockValues / kRunLength;
 
+  static __device__ float unit_bound(const FusedWork&) { return 129.0f; }
   struct Header {
     const std::uint8_t* row;
     __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
@@ -298,15 +320,22 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
   static __device__ float fill(const FusedWork& w, std::uint32_t* table) {
     float power = 1.0f;
     if constexpr (kBits == 8) {
-      float largest = 0.0f;
-      for (int i = static_cast<int>(threadIdx.x) % 32; i < 256; i += 32) largest = larger_finite(largest, w.code[i]);
-      power = power_to_reach<3>(largest_of_warp(largest));
+      power = power_to_reach<3>(unit_bound(w));
       const int thread = static_cast<int>(threadIdx.x);
       if (thread < 256) table[thread] = to_halves(w.code[thread] * power, 0.0f);
     } else {
       fill_code_table<F>(table);
     }
     return power;
+  }
+  static __device__ float unit_bound(const FusedWork& w) {
+    float largest = 1.0f;
+    if constexpr (kBits == 8) {
+      largest = 0.0f;
+      for (int i = static_cast<int>(threadIdx.x) % 32; i < 256; i += 32) largest = larger_finite(largest, w.code[i]);
+      largest = largest_of_warp(largest);
+    }
+    return largest;
   }
   struct Header {
     const FusedWork& w;

@@ -6,6 +6,7 @@
 #include "backends/gpu/product_rows.h"
 
 #if NIBBLE_HAVE_BLAS
+#include "backends/cuda/scaled_half.h"
 #include "backends/gpu/blas_products.h"
 #endif
 
@@ -36,12 +37,24 @@ constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
   return k;
 }
 
+#if NIBBLE_HAVE_BLAS
+/// Halves where row_blocks has f32: half the bytes and twice the product's speed for the same class.
+constexpr nibble_kernel scaled_row(const char* name, std::uint32_t rank) {
+  nibble_kernel k = fused_row(name, rank);
+  k.supports = scaled_supports;
+  k.query = query_scaled;
+  k.execute = execute_scaled;
+  return k;
+}
+#endif
+
 constexpr nibble_kernel kRows[] = {
     fused_row("cuda.out_prod.fused", 40),
 #if NIBBLE_HAVE_BLAS
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, Blas::kBatchBf16),
     row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
+    scaled_row("cuda.out_prod.scaled_half", 25),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks", 20, NIBBLE_MATH_TF32, Blas::kMatrixTf32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.f32", 10, NIBBLE_MATH_F32, Blas::kMatrixF32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole", 20, NIBBLE_MATH_TF32, Blas::kBatchTf32),

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, kResident) base3_kernel(Tiles tiles)
 
 inline nibble_status decode_base3_on(nibble_format from, nibble_format to, const Rows& rows, Stream stream,
                                      nibble_text* why) {
-  return with_types<Engine::base3>(from, to, [&](auto f, auto out) {
+  return with_types<Engine::base3>(from, to, rows.power != nullptr, [&](auto f, auto out) {
     return launch_tiles(base3_kernel<decltype(f), decltype(out)>, "decode base 3", kThreads, kTileValues, rows, stream,
                         why);
   });

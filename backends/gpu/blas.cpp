@@ -194,6 +194,7 @@ constexpr GemmEngine engine(nibble_math math, nibble_format operand_type,
 
 const GemmEngine kBlasF32 = engine(NIBBLE_MATH_F32, NIBBLE_F32, both_f32);
 const GemmEngine kBlasTf32 = engine(NIBBLE_MATH_TF32, NIBBLE_F32, alike);
+const GemmEngine kBlasHalf = engine(NIBBLE_MATH_TF32, NIBBLE_F16, alike);
 const GemmEngine kBlasBf16 = engine(NIBBLE_MATH_BF16, NIBBLE_BF16, alike_and_short);
 
 }  // namespace nibble::gpu

@@ -12,6 +12,8 @@ extern const GemmEngine kBlasF32;
 /// f32 operands rounded to TF32's 11 significant bits where the library can, else as they are; two of bf16, and on CUDA
 /// two of f16, multiplied as they are, exactly.
 extern const GemmEngine kBlasTf32;
+/// Two of f16, whose values the caller brought into their range.
+extern const GemmEngine kBlasHalf;
 /// Operands rounded to bf16; on CUDA two of f16 multiplied as they are. Sums in binary32.
 extern const GemmEngine kBlasBf16;
 

@@ -49,6 +49,14 @@ nibble_status decode_rows(const nibble_weight& w, std::int64_t i1_first, std::in
   return decode(w, to, rows, scales, stream, why);
 }
 
+nibble_status decode_rows_scaled(const nibble_weight& w, std::int64_t i1_first, std::int64_t i1_count, void* out,
+                                 std::int64_t out_row_stride_elements, const float* scales, const float* power,
+                                 Stream stream, nibble_text* why) {
+  Rows rows = rows_of_range(w, i1_first, i1_count, 0, 0, NIBBLE_F16, out, out_row_stride_elements);
+  rows.power = power;
+  return decode(w, NIBBLE_F16, rows, scales, stream, why);
+}
+
 nibble_status decode_tensor(const nibble_weight& w, const nibble_tensor& dst, const float* scales, Stream stream,
                             nibble_text* why) {
   return decode(w, dst.format, rows_of_tensor(w, dst), scales, stream, why);

@@ -27,6 +27,12 @@ nibble_status decode_rows(const nibble_weight& w, std::int64_t i1_first, std::in
                           std::int64_t i3, nibble_format to, void* out, std::int64_t out_row_stride_elements,
                           const float* scales, Stream stream, nibble_text* why);
 
+/// The same as halves of values times a power of two that lies on the device, which the caller chose so that they fit.
+/// Not for weights of plain elements.
+nibble_status decode_rows_scaled(const nibble_weight& w, std::int64_t i1_first, std::int64_t i1_count, void* out,
+                                 std::int64_t out_row_stride_elements, const float* scales, const float* power,
+                                 Stream stream, nibble_text* why);
+
 /// The whole weight into `dst` of the same shape, any strides that validation lets pass.
 nibble_status decode_tensor(const nibble_weight& w, const nibble_tensor& dst, const float* scales, Stream stream,
                             nibble_text* why);

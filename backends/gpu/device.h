@@ -103,6 +103,10 @@ struct AsHalf {
     std::memcpy(__builtin_assume_aligned(at, 2), &bits, sizeof bits);
   }
 };
+/// The same of values that are multiplied by a power of two, so that they fit.
+struct AsScaledHalf : AsHalf {
+  static constexpr bool kScaled = true;
+};
 struct AsBfloat16 {
   static constexpr int kBytes = 2;
   static NIBBLE_HD inline std::uint32_t pair(float x, float y) {

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) element_kernel(Tiles tiles) {
 
 inline nibble_status decode_element_on(nibble_format from, nibble_format to, const Rows& rows, Stream stream,
                                        nibble_text* why) {
-  return with_types<Engine::element>(from, to, [&](auto f, auto out) {
+  return with_types<Engine::element>(from, to, rows.power != nullptr, [&](auto f, auto out) {
     return launch_tiles(element_kernel<decltype(f), decltype(out)>, "decode elements", kThreads,
                         kElementTile<decltype(out)>, rows, stream, why);
   });

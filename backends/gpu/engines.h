@@ -26,12 +26,18 @@ nibble_status decode_nested(const nibble_weight& w, nibble_format to, const Rows
 const void* an_element_kernel();
 const void* a_nested_kernel();
 
-/// Calls visit(F{}, Out{}) for a format of the engine and an output type.
+/// Calls visit(F{}, Out{}) for a format of the engine and an output type; halves may be scaled, but for those of
+/// elements.
 template <Engine engine, class Visit>
-nibble_status with_types(nibble_format from, nibble_format to, Visit&& visit) {
+nibble_status with_types(nibble_format from, nibble_format to, bool scaled, Visit&& visit) {
   nibble_status status = NIBBLE_UNSUPPORTED;
   visit_format(from, [&](auto f) {
     if constexpr (decltype(f)::kEngine == engine) {
+      if (scaled) {
+        if constexpr (engine != Engine::element)
+          status = to == NIBBLE_F16 ? visit(f, AsScaledHalf{}) : NIBBLE_UNSUPPORTED;
+        return;
+      }
       status = to == NIBBLE_F32 ? visit(f, AsFloat{}) : to == NIBBLE_F16 ? visit(f, AsHalf{}) : visit(f, AsBfloat16{});
     }
   });

@@ -50,14 +50,15 @@ __device__ inline void decode_flat_slowly(const Tile& tile, const std::uint8_t* 
     std::uint8_t* dst = tile.dst + v * Out::kBytes;
     if (chunks && v + N <= tile.values) {
       float out[N];
-      decode_flat<kBits, N>(*reinterpret_cast<const Word*>(src + (index + v) * kBits / 8), table, scales.of(index + v),
-                            out);
+      decode_flat<kBits, N>(*reinterpret_cast<const Word*>(src + (index + v) * kBits / 8), table,
+                            scaled_for<Out>(tile, scales.of(index + v)), out);
       store_streaming(dst, packed<Out>(out));
       continue;
     }
     for (int i = 0; i < N && v + i < tile.values; ++i) {
       const std::int64_t at = index + v + i;
-      Out::store(dst + i * Out::kBytes, mul_rn(table[flat_code_at<kBits>(src, at)], scales.of(at)));
+      Out::store(dst + i * Out::kBytes,
+                 mul_rn(table[flat_code_at<kBits>(src, at)], scaled_for<Out>(tile, scales.of(at))));
     }
   }
 }
@@ -77,8 +78,9 @@ struct FlatPiece {
   }
 
   /// Each thread starts at another chunk, so that those of a warp hit different banks.
-  __device__ inline void decode(const Scales& scales, const float* table, std::uint8_t* shared) const {
-    const float scale = scales.made(held);
+  __device__ inline void decode(const Scales& scales, const Tile& tile, const float* table,
+                                std::uint8_t* shared) const {
+    const float scale = scaled_for<Out>(tile, scales.made(held));  // not each value: exact either way
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int j = (c + static_cast<int>(threadIdx.x) / 2) % kChunks;
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(kFlatThreads) flat_kernel(Tiles tiles, Scales 
   fill_flat_codes<F>(code, table);
   __syncthreads();
   if (whole) {
-    piece.decode(scales, table, values);
+    piece.decode(scales, tile, table, values);
     write_shared<kFlatThreads>(tile.dst, values, sizeof values);
   } else {
     decode_flat_slowly<F, Out>(tile, src, index, scales, table);
@@ -119,9 +121,10 @@ nibble_status launch_flat(const nibble_weight& w, nibble_format to, const Rows& 
                         kFlatTile<decltype(out)>, rows, stream, why, scales, code);
   };
   if constexpr (std::is_same_v<Scales, StoredScales>) {
-    if (w.packed.format == NIBBLE_BLOCKWISE8) return with_types<Engine::flat8>(w.packed.format, to, go);
+    if (w.packed.format == NIBBLE_BLOCKWISE8)
+      return with_types<Engine::flat8>(w.packed.format, to, rows.power != nullptr, go);
   }
-  return with_types<Engine::flat4>(w.packed.format, to, go);
+  return with_types<Engine::flat4>(w.packed.format, to, rows.power != nullptr, go);
 }
 
 inline int shift_of(std::int64_t power_of_two) { return std::countr_zero(static_cast<std::uint64_t>(power_of_two)); }

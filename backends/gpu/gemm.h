@@ -71,6 +71,7 @@ struct Pack {
   void* out = nullptr;
   nibble_format out_type = NIBBLE_F32;
   std::int64_t inner = 0, outer = 0, batch = 1;
+  const float *inner_powers = nullptr, *outer_powers = nullptr;  ///< of two, on the device, that in is multiplied by
 };
 nibble_status pack(const Pack& p, Stream stream, nibble_text* why);
 
@@ -87,6 +88,8 @@ struct Finish {
   std::int64_t out_stride = 0, out_batch_stride = 0;  ///< between neighbours in j and in batch, in elements
   std::int64_t m = 0, n = 0, batch = 1;
   bool add = false;
+  const float* powers = nullptr;  ///< of two, one for each j, that sums are divided by; null: none
+  const float* power = nullptr;   ///< and one more for all
 };
 nibble_status finish(const Finish& f, Stream stream, nibble_text* why);
 

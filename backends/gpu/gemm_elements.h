@@ -34,8 +34,10 @@ __device__ void for_each_element(std::int64_t inner, std::int64_t outer, std::in
 
 __global__ void pack_kernel(Pack p) {
   for_each_element(p.inner, p.outer, p.batch, [&](std::int64_t i, std::int64_t j, std::int64_t batch) {
-    store_rounded(p.out, p.out_type, (batch * p.outer + j) * p.inner + i,
-                  load_as_f32(p.in, p.type, batch * p.batch_stride + j * p.outer_stride + i * p.inner_stride));
+    float x = load_as_f32(p.in, p.type, batch * p.batch_stride + j * p.outer_stride + i * p.inner_stride);
+    if (p.inner_powers != nullptr) x *= p.inner_powers[i];
+    if (p.outer_powers != nullptr) x *= p.outer_powers[j];
+    store_rounded(p.out, p.out_type, (batch * p.outer + j) * p.inner + i, x);
   });
 }
 
@@ -45,6 +47,7 @@ __global__ void finish_kernel(Finish f) {
     float sum = 0.0f;
 #pragma unroll 8
     for (std::int64_t part = 0; part < f.parts; ++part) sum += f.sums[((part * f.batch + batch) * f.n + j) * f.m + i];
+    if (f.powers != nullptr) sum = sum / f.powers[j] / *f.power;
     if (f.bias != nullptr) sum += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
     if (f.add) sum += load_as_f32(f.out, f.type, at);
     store_rounded(f.out, f.type, at, sum);

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads, kGridResident<F>) grid_kernel(Tiles 
 
 inline nibble_status decode_grid_on(nibble_format from, nibble_format to, const Rows& rows, Stream stream,
                                     nibble_text* why) {
-  return with_types<Engine::grid>(from, to, [&](auto f, auto out) {
+  return with_types<Engine::grid>(from, to, rows.power != nullptr, [&](auto f, auto out) {
     const auto kernel = grid_kernel<decltype(f), decltype(out)>;
     std::uint32_t resident = 0;
     if (const nibble_status s = resident_blocks(reinterpret_cast<const void*>(kernel), kThreads, 0, &resident, why)) {

@@ -21,6 +21,7 @@ struct Rows {
   std::int64_t count[3] = {1, 1, 1};
   std::int64_t src_stride[3] = {0, 0, 0};  ///< source positions
   std::int64_t dst_stride[3] = {0, 0, 0};  ///< bytes
+  const float* power = nullptr;  ///< of two, that values are multiplied by before they are rounded; null: none
 
   [[nodiscard]] NIBBLE_HD constexpr std::int64_t rows() const { return count[0] * count[1] * count[2]; }
 };
@@ -49,6 +50,7 @@ struct Tile {
   std::int64_t begin;  ///< its first value, counted in the row
   std::uint8_t* dst;   ///< its own first value's place
   int values;
+  const float* power;
 };
 
 /// Rows cut into tiles of at most `tile_values`, so few that a grid of blocks can number them; the last tile of each
@@ -60,7 +62,8 @@ struct Tiles {
   std::uint32_t count;
 
   [[nodiscard]] NIBBLE_HD constexpr Tile tile(std::uint32_t index, int dst_value_bytes) const {
-    Tile t{.src = rows.first, .begin = 0, .dst = rows.dst, .values = static_cast<int>(tile_values)};
+    Tile t{
+        .src = rows.first, .begin = 0, .dst = rows.dst, .values = static_cast<int>(tile_values), .power = rows.power};
     if (count != per_row) {
       std::uint32_t row = index / per_row;
       index -= row * per_row;

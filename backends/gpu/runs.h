@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, kResident) runs_kernel(Tiles tiles) 
 
 inline nibble_status decode_runs_on(nibble_format from, nibble_format to, const Rows& rows, Stream stream,
                                     nibble_text* why) {
-  return with_types<Engine::runs>(from, to, [&](auto f, auto out) {
+  return with_types<Engine::runs>(from, to, rows.power != nullptr, [&](auto f, auto out) {
     return launch_tiles(runs_kernel<decltype(f), decltype(out)>, "decode runs", kThreads, kTileValues, rows, stream,
                         why);
   });

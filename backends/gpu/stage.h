@@ -92,10 +92,23 @@ __device__ inline void write_shared(std::uint8_t* dst, const std::uint8_t* share
 #endif
 }
 
-/// Stores a tile, a chunk a thread and step. decode(step, out) gives the values from value `step + thread * chunk` on.
+/// x times what an output type's values are multiplied by, if they are.
+template <class Out>
+__device__ inline float scaled_for(const Tile& tile, float x) {
+  if constexpr (requires { Out::kScaled; }) return mul_rn(x, *tile.power);
+  return x;
+}
+
+/// Stores a tile, a chunk a thread and step. decode_step(step, out) gives the values from value `step + thread * chunk`
+/// on.
 template <class Out, class Decode>
-__device__ inline void store_tile(const Tile& tile, Decode&& decode) {
+__device__ inline void store_tile(const Tile& tile, Decode&& decode_step) {
   constexpr int N = kChunk<Out>;
+  const auto decode = [&](int step, float(&out)[N]) {
+    decode_step(step, out);
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[i] = scaled_for<Out>(tile, out[i]);
+  };
   const int first = static_cast<int>(threadIdx.x) * N;
   if (is_aligned(tile.dst, 16)) {
 #pragma unroll 2
