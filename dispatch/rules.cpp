@@ -23,6 +23,10 @@ constexpr When kNestedOnSm103{.device = NIBBLE_DEVICE_CUDA,
                               .nested = When::Nested::yes,
                               .nested_block_size = 256};
 
+/// Where half the bytes and the faster product outweigh that scales and gradients are read once more (measured:
+/// bench/results).
+constexpr When kLarge{.device = NIBBLE_DEVICE_CUDA, .min_tokens = 65, .min_values = std::int64_t{56} << 20};
+
 constexpr const char* kScalesInThePass =
     "it rebuilds nested scales inside the value pass and is tuned for this chip alone";
 
@@ -39,6 +43,8 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.bf16", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.f32", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kLarge, "cuda.out_prod.row_blocks.bf16", "the class that is asked for needs no powers of two"},
+    {NIBBLE_OP_OUT_PROD, kLarge, "cuda.out_prod.scaled_half", "halves are half the bytes, and multiply twice as fast"},
 };
 
 }  // namespace
@@ -57,6 +63,7 @@ bool When::holds(const nibble_caps& caps, const nibble_request& request) const {
   const bool is_nested = nibble::nested(w);
   if (nested != Nested::any && is_nested != (nested == Nested::yes)) return false;
   if (nested_block_size != 0 && (!is_nested || w.nested_block_size != nested_block_size)) return false;
+  if (element_count(w.packed) < min_values) return false;
   return request.dst.shape[1] >= min_tokens && request.dst.shape[1] <= max_tokens;
 }
 
@@ -80,6 +87,7 @@ std::string When::text() const {
   if (nested == Nested::no) parts.emplace_back("not nested");
   if (min_tokens > 0) parts.push_back(fmt::format("{} tokens or more", min_tokens));
   if (max_tokens != INT64_MAX) parts.push_back(fmt::format("{} tokens or fewer", max_tokens));
+  if (min_values > 0) parts.push_back(fmt::format("a weight of {} values or more", min_values));
   return parts.empty() ? "always" : fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -25,6 +25,7 @@ struct When {
   std::int64_t nested_block_size = 0;  ///< 0: any
   std::int64_t min_tokens = 0;
   std::int64_t max_tokens = INT64_MAX;
+  std::int64_t min_values = 0;  ///< of the weight
 
   [[nodiscard]] bool holds(const nibble_caps& caps, const nibble_request& request) const;
   /// "cuda 10.3 exactly, nf4 or fp4, nested by 256"

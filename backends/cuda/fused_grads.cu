@@ -31,13 +31,25 @@ __device__ inline float largest_of(const PackedGrads& g, std::int64_t row, std::
   return x;
 }
 
+/// The tokens that a block looks at, kMostFusedTokens or the last ones, and where their maxima of all chunks lie.
+__device__ inline PackedGrads group_of(PackedGrads g, std::int64_t chunks, std::int64_t group) {
+  const std::int64_t token = group * kMostFusedTokens;
+  g.grad = static_cast<const std::uint8_t*>(g.grad) + token * g.token_stride * (g.type == NIBBLE_F32 ? 4 : 2);
+  g.maxima += chunks * token;
+  g.powers += token;
+  g.tokens = min(kMostFusedTokens, g.tokens - static_cast<int>(token));
+  return g;
+}
+
 /// A chunk's largest finite element of each token. Neighbouring threads read along the shorter stride.
-__global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
+__global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads all, std::int64_t chunks) {
   __shared__ float largest[kMostFusedTokens];
+  const PackedGrads g = group_of(all, chunks, blockIdx.x / chunks);
+  const std::int64_t chunk = blockIdx.x % chunks;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < g.tokens) largest[thread] = 0.0f;
   __syncthreads();
-  const std::int64_t first = blockIdx.x * kMaxChunkRows, end = min(first + kMaxChunkRows, g.rows);
+  const std::int64_t first = chunk * kMaxChunkRows, end = min(first + kMaxChunkRows, g.rows);
   if (g.row_stride <= g.token_stride) {
     for (int token = thread / 32; token < g.tokens; token += kThreads / 32) {  // a warp's; no other writes to it
       const float x = largest_of_warp(largest_of(g, first + thread % 32, end, 32, token));
@@ -50,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads g) {
     }
   }
   __syncthreads();
-  if (thread < g.tokens) g.maxima[blockIdx.x * g.tokens + thread] = largest[thread];
+  if (thread < g.tokens) g.maxima[chunk * g.tokens + thread] = largest[thread];
 }
 
 /// The largest of all chunks' maxima of each token, in shared memory.
@@ -69,8 +81,9 @@ __device__ inline void join_maxima(const PackedGrads& g, std::int64_t chunks, fl
   __syncthreads();
 }
 
-__global__ void __launch_bounds__(kThreads) grad_powers_kernel(PackedGrads g, std::int64_t chunks) {
+__global__ void __launch_bounds__(kThreads) grad_powers_kernel(PackedGrads all, std::int64_t chunks) {
   __shared__ float largest[kMostFusedTokens];
+  const PackedGrads g = group_of(all, chunks, blockIdx.x);
   join_maxima(g, chunks, largest);
   const int token = static_cast<int>(threadIdx.x);
   if (token < g.tokens) g.powers[token] = power_to_reach<14>(largest[token]);
@@ -105,26 +118,20 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
 }  // namespace
 
 namespace {
+std::uint64_t groups_of(const PackedGrads& grads) {
+  return static_cast<std::uint64_t>((grads.tokens + kMostFusedTokens - 1) / kMostFusedTokens);
+}
+
 nibble_status find_maxima(const PackedGrads& grads, std::int64_t chunks, gpu::Stream stream, nibble_text* why) {
-  return gpu::launch(max_grads_kernel, {"gradient's maxima", static_cast<std::uint64_t>(chunks), kThreads}, stream, why,
-                     grads);
+  const std::uint64_t blocks = groups_of(grads) * static_cast<std::uint64_t>(chunks);
+  return gpu::launch(max_grads_kernel, {"gradient's maxima", blocks, kThreads}, stream, why, grads, chunks);
 }
 }  // namespace
 
 nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {
   const std::int64_t chunks = max_chunks(grads.rows);
-  for (int token = 0; token < grads.tokens; token += kMostFusedTokens) {
-    PackedGrads some = grads;
-    some.grad =
-        static_cast<const std::uint8_t*>(grads.grad) + token * grads.token_stride * gpu::element_bytes(grads.type);
-    some.tokens = std::min(kMostFusedTokens, grads.tokens - token);
-    some.powers += token;
-    if (const nibble_status s = find_maxima(some, chunks, stream, why); s != NIBBLE_OK) return s;
-    const nibble_status s =
-        gpu::launch(grad_powers_kernel, {"gradient's powers", 1, kThreads}, stream, why, some, chunks);
-    if (s != NIBBLE_OK) return s;
-  }
-  return NIBBLE_OK;
+  if (const nibble_status s = find_maxima(grads, chunks, stream, why); s != NIBBLE_OK) return s;
+  return gpu::launch(grad_powers_kernel, {"gradient's powers", groups_of(grads), kThreads}, stream, why, grads, chunks);
 }
 
 nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {

@@ -62,7 +62,7 @@ constexpr std::int64_t packed_bytes(std::int64_t rows, std::int64_t tokens, Fuse
 inline constexpr std::int64_t kMaxChunkRows = 512;
 constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + kMaxChunkRows - 1) / kMaxChunkRows; }
 /// Powers of two alone, one for each of any number of tokens: gradients times them are less than 2^15. Works in
-/// `maxima`, [max_chunks(rows), kMostFusedTokens].
+/// `maxima`, [max_chunks(rows), tokens].
 nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 

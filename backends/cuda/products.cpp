@@ -54,7 +54,7 @@ constexpr nibble_kernel kRows[] = {
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, Blas::kBatchBf16),
     row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
-    scaled_row("cuda.out_prod.scaled_half", 25),
+    scaled_row("cuda.out_prod.scaled_half", 15),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks", 20, NIBBLE_MATH_TF32, Blas::kMatrixTf32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.f32", 10, NIBBLE_MATH_F32, Blas::kMatrixF32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole", 20, NIBBLE_MATH_TF32, Blas::kBatchTf32),

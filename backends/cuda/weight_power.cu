@@ -16,10 +16,15 @@ __device__ float tile_bound(const FusedWork& w, std::int64_t row, std::int64_t t
   const auto columns =
       static_cast<int>(min(static_cast<std::int64_t>(kFusedColumns), w.columns - tile * kFusedColumns));
   float largest = 0.0f;
+  const auto take = [&](const Scale& s, float by, float min_by) {
+    largest = larger_finite(largest, larger_finite(0.0f, s.scale) * by + larger_finite(0.0f, s.min) * min_by);
+  };
+  if constexpr (requires { F::kScaleBits; }) {
+    constexpr float kInteger = static_cast<float>(1 << F::kScaleBits);
+    take(header.row_scale(), unit * kInteger, kInteger);
+  } else {
 #pragma unroll 4
-  for (int run = 0; run < columns / kPieceColumns * P::kSets; ++run) {
-    const Scale s = header.scale(run, 0);
-    largest = larger_finite(largest, larger_finite(0.0f, s.scale) * unit + larger_finite(0.0f, s.min));
+    for (int run = 0; run < columns / kPieceColumns * P::kSets; ++run) take(header.scale(run, 0), unit, 1.0f);
   }
   return largest;
 }

@@ -236,8 +236,20 @@ TEST(WhenTest, TextNamesEveryCondition) {
                .nested = When::Nested::yes,
                .nested_block_size = 256,
                .min_tokens = 2,
-               .max_tokens = 64};
-  EXPECT_EQ(w.text(), "cuda, 10.3 exactly, nf4 or fp4, nested by 256, 2 tokens or more, 64 tokens or fewer");
+               .max_tokens = 64,
+               .min_values = 1000};
+  EXPECT_EQ(w.text(),
+            "cuda, 10.3 exactly, nf4 or fp4, nested by 256, 2 tokens or more, 64 tokens or fewer, "
+            "a weight of 1000 values or more");
+}
+
+TEST(WhenTest, CountsTheWeightsValues) {
+  const auto r = dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  const std::int64_t values = element_count(r.weight.packed);
+  ASSERT_GT(values, 0);
+  const nibble_caps caps = fake::caps("cuda:9.0");
+  EXPECT_TRUE(When{.min_values = values}.holds(caps, r));
+  EXPECT_FALSE(When{.min_values = values + 1}.holds(caps, r));
 }
 
 TEST(WhenTest, AtLeastComparesMajorThenMinor) {
