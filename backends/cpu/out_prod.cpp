@@ -50,16 +50,16 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
                                                   std::int64_t n_count, float* out, std::int64_t ld) {
     for (std::int64_t i = 0; i < k_count; ++i) {
       prefetch_ahead(k + i, n, n_count);
-      table.decode_row(r.weight, k + i, w2, w3, n, n_count, out + i * ld);
+      table.decode_row(r.weight, k + i, w2, w3, n, n_count, Sink::store_f32, {out + i * ld});
     }
   };
-  if (p.rows == 1 && table.has_multiply_row(w.format)) {
+  if (p.rows == 1 && table.has_sink(Sink::add)) {
     p.panels = Product::Panels::none;
     p.panel_columns = 2048;  // their sums stay in a first-level cache
     p.multiply_row = [&r, &table, w2, w3, prefetch_ahead](std::int64_t k, std::int64_t n, std::int64_t n_count,
                                                           float factor, float* sums) {
       prefetch_ahead(k, n, n_count);
-      table.multiply_row(r.weight, k, w2, w3, n, n_count, factor, sums);
+      table.decode_row(r.weight, k, w2, w3, n, n_count, Sink::add, {sums, factor});
     };
   }
   p.activation = [&src1, offset](std::int64_t m) { return bytes_of(src1) + offset(m, src1.byte_stride[0], src1); };
@@ -71,7 +71,7 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
     for (std::int64_t i = 0; accumulate && i < count; ++i) {
       sums[i] += load_element(dst.format, out + i * dst.byte_stride[0]);
     }
-    round_to(table, dst.format, sums, count, out);
+    table.round(sums, count, store_sink(dst.format), out);
   };
   return p;
 }
