@@ -53,13 +53,14 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
       table.decode_row(r.weight, k + i, w2, w3, n, n_count, Sink::store_f32, {out + i * ld});
     }
   };
-  if (p.rows == 1 && table.has_sink(Sink::add)) {
+  if (p.rows <= kMostAddedRows && table.has_sink(Sink::add_1)) {
     p.panels = Product::Panels::none;
     p.panel_columns = 2048;  // their sums stay in a first-level cache
-    p.multiply_row = [&r, &table, w2, w3, prefetch_ahead](std::int64_t k, std::int64_t n, std::int64_t n_count,
-                                                          float factor, float* sums) {
+    p.multiply_row = [&r, &table, w2, w3, prefetch_ahead, add = add_sink(p.rows)](
+                         std::int64_t k, std::int64_t n, std::int64_t n_count, const float* factors, float* sums,
+                         std::int64_t ld) {
       prefetch_ahead(k, n, n_count);
-      table.decode_row(r.weight, k, w2, w3, n, n_count, Sink::add, {sums, factor});
+      table.decode_row(r.weight, k, w2, w3, n, n_count, add, {sums, factors, ld});
     };
   }
   p.activation = [&src1, offset](std::int64_t m) { return bytes_of(src1) + offset(m, src1.byte_stride[0], src1); };

@@ -171,8 +171,8 @@ class Pass {
     if (offset == 0 && begin == end) {  // a slice without any k: its sums are zero
       for (std::int64_t m = 0; m < rows_; ++m) std::fill_n(out + m * ldc(), count, 0.0f);
     } else if (p_.panels == Panels::none) {
-      if (offset == 0) std::fill_n(out, count, 0.0f);
-      for (std::int64_t k = begin; k < end; ++k) p_.multiply_row(k, n, count, packed(slice, k - begin)[0], out);
+      for (std::int64_t m = 0; offset == 0 && m < rows_; ++m) std::fill_n(out + m * ldc(), count, 0.0f);
+      for (std::int64_t k = begin; k < end; ++k) p_.multiply_row(k, n, count, packed(slice, k - begin), out, ldc());
     } else if (p_.panels == Panels::dots) {
       for (std::int64_t i = 0; i < count; i += kDecodedRows) {
         dot_columns(slice, offset, n + i, std::min(kDecodedRows, count - i), buffer, out + i);

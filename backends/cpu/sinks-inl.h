@@ -83,19 +83,26 @@ struct Stream {
   }
 };
 
-/// A factor times them is added to sums, at any address.
+/// Factors times them are added to as many rows of sums, at any address.
+template <int kRows>
 class Add {
  public:
   using Element = float;
   static constexpr bool kAligned = false;
-  explicit HWY_INLINE Add(const Destination& to) : factor_(hn::Set(Df(), to.factor)) {}
-  HWY_INLINE void operator()(float value, float* to) const { *to += hn::GetLane(factor_) * value; }
+  explicit HWY_INLINE Add(const Destination& to) : ld_(to.ld) {
+    for (int row = 0; row < kRows; ++row) factors_[row] = hn::Set(Df(), to.factors[row]);
+  }
+  HWY_INLINE void operator()(float value, float* to) const {
+    for (int row = 0; row < kRows; ++row, to += ld_) *to += hn::GetLane(factors_[row]) * value;
+  }
   HWY_INLINE void operator()(hn::Vec<Df> values, float* to) const {
-    hn::StoreU(hn::MulAdd(values, factor_, hn::LoadU(Df(), to)), Df(), to);
+    for (int row = 0; row < kRows; ++row, to += ld_)
+      hn::StoreU(hn::MulAdd(values, factors_[row], hn::LoadU(Df(), to)), Df(), to);
   }
 
  private:
-  hn::Vec<Df> factor_;
+  hn::Vec<Df> factors_[kRows];
+  std::int64_t ld_;
 };
 
 #endif
@@ -125,8 +132,10 @@ Fn for_sink(Sink sink, const FunctionOf& function) {
 #if HWY_TARGET != HWY_SCALAR
     case Sink::stream_f32:
       return function.template operator()<Stream<AsF32>>();
-    case Sink::add:
-      return function.template operator()<Add>();
+    case Sink::add_1:
+      return function.template operator()<Add<1>>();
+    case Sink::add_2:
+      return function.template operator()<Add<2>>();
 #endif
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
     case Sink::stream_f16:
