@@ -24,6 +24,13 @@ void stream_copy(const std::uint8_t* HWY_RESTRICT from, std::size_t bytes, std::
   hwy::FlushStream();
 }
 
+void stream_fill(std::size_t bytes, std::uint8_t* HWY_RESTRICT to) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const auto value = hn::Set(d, 3);
+  for (std::size_t i = 0; i < bytes; i += hn::Lanes(d)) hn::Stream(value, d, to + i);
+  hwy::FlushStream();
+}
+
 /// Independent chains enough to fill two units of four or five cycles' latency; answers the floats handled a step.
 constexpr std::size_t kChains = 12;
 
@@ -47,6 +54,7 @@ std::int64_t multiply_add(std::int64_t steps, float x, float* result) {
 void stream_copy_of_target(const std::uint8_t* from, std::size_t bytes, std::uint8_t* to) {
   stream_copy(from, bytes, to);
 }
+void stream_fill_of_target(std::size_t bytes, std::uint8_t* to) { stream_fill(bytes, to); }
 std::int64_t multiply_add_of_target(std::int64_t steps, float x, float* result) {
   return multiply_add(steps, x, result);
 }
@@ -59,6 +67,7 @@ namespace nibble::bench {
 namespace {
 
 HWY_EXPORT(stream_copy_of_target);
+HWY_EXPORT(stream_fill_of_target);
 HWY_EXPORT(multiply_add_of_target);
 
 std::uint8_t* source_memory(std::size_t bytes) {
@@ -101,6 +110,26 @@ void streaming_copy(benchmark::State& state) {
   });
 }
 BENCHMARK(streaming_copy)
+    ->ArgNames({"values", "threads"})
+    ->Args({kStreaming, 1})
+    ->Args({kStreaming, 2})
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
+
+void streaming_fill(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0)) * 4;
+  const std::int64_t threads = state.range(1);
+  const std::size_t part = bytes / static_cast<std::size_t>(threads);
+  std::uint8_t* to = result_memory(bytes);
+  for (auto _ : state) {
+    on_threads(threads, [&](std::int64_t i) {
+      HWY_DYNAMIC_DISPATCH(stream_fill_of_target)(part, to + static_cast<std::size_t>(i) * part);
+    });
+    benchmark::ClobberMemory();
+  }
+  count_values(state, state.range(0), bytes, 0);
+}
+BENCHMARK(streaming_fill)
     ->ArgNames({"values", "threads"})
     ->Args({kStreaming, 1})
     ->Args({kStreaming, 2})

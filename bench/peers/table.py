@@ -48,7 +48,9 @@ def decoding(rates):
     copies = {t: rates.of(f"streaming_copy/values:67108864/threads:{t}", "moved_GB/s") for t in (1, 2)}
     yield "dequantize. Resident: 16,384 values, one thread, GB/s of f32 written, over ggml's Q8_0, over the rival's same format;"
     yield "f16 and bf16 in values a second over ggml's Q8_0. Streamed: 64 Mi values, bytes moved over a streaming copy's."
-    yield f"ggml Q8_0 {rate(q8_0).strip()} GB/s; streaming copy {rate(copies[1]).strip()} GB/s, with two threads {rate(copies[2]).strip()}"
+    fill = rates.of("streaming_fill/values:67108864/threads:2", "moved_GB/s")
+    yield (f"ggml Q8_0 {rate(q8_0).strip()} GB/s; streaming copy {rate(copies[1]).strip()} GB/s, with two threads "
+           f"{rate(copies[2]).strip()}, streaming fill with two threads {rate(fill).strip()}")
     yield f"{'format':12}" + "".join(f"{h:>9}" for h in ("f32 GB/s", "/Q8_0", "/rival", "f16", "bf16", "f32 2t", "f16 2t", "bf16 2t"))
     for name in rates.rates:
         found = re.fullmatch(r"(cpu\.dequantize\.simd\.\w+/(\w+))/to_f32/values:16384/threads:1", name)
@@ -65,21 +67,39 @@ def decoding(rates):
         yield f"{weight:12}" + "".join(f" {c}" for c in cells)
 
 
+def in_order(names):
+    return sorted(names, key=lambda n: [int(d) if d.isdigit() else d for d in re.split(r"(\d+)", n)])
+
+
 def products(rates):
     peaks = {t: rates.of(f"multiply_add_peak/threads:{t}", "GFLOP/s") for t in (1, 2)}
-    yield "out_prod, W of 2048 x 8192, GFLOP/s; over the multiply-add peak, over sgemm on expanded weights, over ggml's out_prod"
+    yield "out_prod, W of 2048 x 8192: GFLOP/s, ms a call; over the multiply-add peak, over sgemm on expanded weights, over ggml's"
     yield f"peak {rate(peaks[1]).strip()} GFLOP/s, with two threads {rate(peaks[2]).strip()}"
-    yield f"{'format':12}" + "".join(f"{h:>9}" for h in ("threads", "tokens", "GFLOP/s", "/peak", "/sgemm", "/ggml"))
-    for name in sorted(rates.rates, key=lambda n: [int(d) if d.isdigit() else d for d in re.split(r"(\d+)", n)]):
+    yield f"{'format':12}" + "".join(f"{h:>9}" for h in ("threads", "tokens", "GFLOP/s", "ms", "/peak", "/sgemm", "/ggml"))
+    for name in in_order(rates.rates):
         found = re.fullmatch(r"cpu\.out_prod\.panels\.\w+/(\w+)/tokens:(\d+)/threads:(\d)/k:0", name)
         if not found:
             continue
         weight, tokens, threads = found.groups()
         ours = rates.of(name, "GFLOP/s")
+        ms = 2e-6 * 2048 * 8192 * int(tokens) / ours
         rivals = [rates.of(f"{r}/tokens:{tokens}/threads:{threads}", "GFLOP/s")
                   for r in ("sgemm.out_prod/f32", f"ggml.out_prod/{weight}")]
-        cells = [rate(ours), ratio(ours, peaks[int(threads)])] + [ratio(ours, r) for r in rivals]
+        cells = [rate(ours), f"{ms:8.2f}", ratio(ours, peaks[int(threads)])] + [ratio(ours, r) for r in rivals]
         yield f"{weight:12}{threads:>9}{tokens:>9}" + "".join(f" {c}" for c in cells)
+    yield ""
+    yield "out_prod, 128 tokens, two threads, W of 2048 x K: GFLOP/s, over the multiply-add peak"
+    for name in in_order(rates.rates):
+        found = re.fullmatch(r"cpu\.out_prod\.panels\.\w+/(\w+)/tokens:128/threads:2/k:([1-9]\d*)", name)
+        if found:
+            yield f"{found[1]:12}{found[2]:>9} {rate(rates.of(name, 'GFLOP/s'))} {ratio(rates.of(name, 'GFLOP/s'), peaks[2])}"
+    yield ""
+    yield "linear, W of 2048 x 8192: GFLOP/s, over the multiply-add peak"
+    for name in in_order(rates.rates):
+        found = re.fullmatch(r"cpu\.linear\.panels\.\w+/(\w+)/tokens:(\d+)/threads:(\d)", name)
+        if found:
+            ours = rates.of(name, "GFLOP/s")
+            yield f"{found[1]:12}{found[3]:>9}{found[2]:>9} {rate(ours)} {ratio(ours, peaks[int(found[3])])}"
 
 
 def text(best):
