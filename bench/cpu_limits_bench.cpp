@@ -151,6 +151,36 @@ void multiply_add_peak(benchmark::State& state) {
 }
 BENCHMARK(multiply_add_peak)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->MeasureProcessCPUTime();
 
+#if HWY_ARCH_X86
+/// Nothing but the shuffles with which a table of 256 floats in registers gives 64 values: eight byte permutations of
+/// two registers, eight interleavings and one order of the codes. One port does them all.
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) void shuffle_for_values(std::int64_t values) {
+  for (std::int64_t i = 0; i < values; i += 64) {
+    asm volatile(
+        "vpermd %%zmm1, %%zmm0, %%zmm2\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm3\nvpermt2b %%zmm1, %%zmm0, %%zmm4\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm5\nvpermt2b %%zmm1, %%zmm0, %%zmm6\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm7\nvpermt2b %%zmm1, %%zmm0, %%zmm8\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm9\nvpermt2b %%zmm1, %%zmm0, %%zmm10\n"
+        "vpunpcklbw %%zmm1, %%zmm0, %%zmm11\nvpunpckhbw %%zmm1, %%zmm0, %%zmm12\n"
+        "vpunpcklbw %%zmm1, %%zmm0, %%zmm13\nvpunpckhbw %%zmm1, %%zmm0, %%zmm14\n"
+        "vpunpcklwd %%zmm1, %%zmm0, %%zmm15\nvpunpckhwd %%zmm1, %%zmm0, %%zmm2\n"
+        "vpunpcklwd %%zmm1, %%zmm0, %%zmm11\nvpunpckhwd %%zmm1, %%zmm0, %%zmm12\n"
+        :
+        :
+        : "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+          "xmm15");
+  }
+}
+
+void table256_shuffles(benchmark::State& state) {
+  if ((hwy::SupportedTargets() & HWY_AVX3_DL) == 0) return state.SkipWithError("no byte permutations here");
+  for (auto _ : state) shuffle_for_values(kResident);
+  count_values(state, kResident, static_cast<std::size_t>(kResident) * sizeof(float), 0);
+}
+BENCHMARK(table256_shuffles)->UseRealTime()->MeasureProcessCPUTime();
+#endif
+
 }  // namespace
 }  // namespace nibble::bench
 #endif

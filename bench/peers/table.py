@@ -50,7 +50,8 @@ def decoding(rates):
     yield "f16 and bf16 in values a second over ggml's Q8_0. Streamed: 64 Mi values, bytes moved over a streaming copy's."
     fill = rates.of("streaming_fill/values:67108864/threads:2", "moved_GB/s")
     yield (f"ggml Q8_0 {rate(q8_0).strip()} GB/s; streaming copy {rate(copies[1]).strip()} GB/s, with two threads "
-           f"{rate(copies[2]).strip()}, streaming fill with two threads {rate(fill).strip()}")
+           f"{rate(copies[2]).strip()}, streaming fill with two threads {rate(fill).strip()}; blockwise8's shuffles alone "
+           f"{rate(rates.of('table256_shuffles', 'GB/s')).strip()}")
     yield f"{'format':12}" + "".join(f"{h:>9}" for h in ("f32 GB/s", "/Q8_0", "/rival", "f16", "bf16", "f32 2t", "f16 2t", "bf16 2t"))
     for name in rates.rates:
         found = re.fullmatch(r"(cpu\.dequantize\.simd\.\w+/(\w+))/to_f32/values:16384/threads:1", name)
