@@ -231,11 +231,13 @@ HWY_INLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, const Scale
   (decode_run<F, static_cast<int>(kRun)>(block, scales.of(index, kRun), out + kRun * F::kRunLength, put), ...);
 }
 
-// Flattened: a scale that the compiler leaves in a function of its own is a call every sixteen values.
+// Flattened: a scale that the compiler leaves in a function of its own is a call every sixteen values. A function of
+// its own, because only of parameters does the compiler believe that results do not overlap the weight: where it doubts
+// that, it reads scales again after every store.
 template <class F, class Put>
-HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, Destination to) {
+HWY_FLATTEN HWY_NOINLINE void decode_apart(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
+                                           typename Put::Element* HWY_RESTRICT out, const Destination to) {
   const Put put(to);
-  auto* out = static_cast<typename Put::Element*>(to.to);
   for (std::int64_t first = 0; first < block_count; first += kBatch) {
     const auto count = static_cast<int>(std::min<std::int64_t>(kBatch, block_count - first));
     const Scales<F> scales(blocks, count);
@@ -243,6 +245,11 @@ HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int
       decode_block<F>(blocks, scales, i, out, put, std::make_index_sequence<kRuns<F>>());
     }
   }
+}
+
+template <class F, class Put>
+void decode_blocks(const std::uint8_t* blocks, std::int64_t block_count, Destination to) {
+  decode_apart<F, Put>(blocks, block_count, static_cast<typename Put::Element*>(to.to), to);
 }
 
 }  // namespace
