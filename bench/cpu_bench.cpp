@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::int64_t kRandomRows = 64;  // random bits are slow to make
 
+/// As bitsandbytes makes them where it is not told otherwise.
+std::int64_t block_size_of(Format format) { return format == NIBBLE_BLOCKWISE8 ? 4096 : 64; }
+
 void repeat(std::span<std::uint8_t> bytes, std::size_t pattern) {
   for (std::size_t at = pattern; at < bytes.size(); at += pattern)
     std::memcpy(bytes.data() + at, bytes.data(), std::min(pattern, bytes.size() - at));
@@ -19,8 +22,9 @@ void repeat(std::span<std::uint8_t> bytes, std::size_t pattern) {
 test::HostWeight make_weight_of(Format format, bool nested, std::int64_t columns, std::int64_t rows) {
   test::Random random("bench");
   const auto make = [&](std::int64_t row_count) {
-    return test::make_host_weight({format, nested}, {.shape = {columns, row_count, 1, 1}}, test::Contents::moderate,
-                                  random);
+    return test::make_host_weight({format, nested},
+                                  {.shape = {columns, row_count, 1, 1}, .block_size = block_size_of(format)},
+                                  test::Contents::moderate, random);
   };
   if (rows <= kRandomRows || find_format(format)->kind == FormatInfo::Kind::flat) return make(rows);
   test::HostWeight w = make(kRandomRows);

@@ -24,6 +24,13 @@ void stream_copy(const std::uint8_t* HWY_RESTRICT from, std::size_t bytes, std::
   hwy::FlushStream();
 }
 
+void stream_fill(std::size_t bytes, std::uint8_t* HWY_RESTRICT to) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const auto value = hn::Set(d, 3);
+  for (std::size_t i = 0; i < bytes; i += hn::Lanes(d)) hn::Stream(value, d, to + i);
+  hwy::FlushStream();
+}
+
 /// Independent chains enough to fill two units of four or five cycles' latency; answers the floats handled a step.
 constexpr std::size_t kChains = 12;
 
@@ -47,6 +54,7 @@ std::int64_t multiply_add(std::int64_t steps, float x, float* result) {
 void stream_copy_of_target(const std::uint8_t* from, std::size_t bytes, std::uint8_t* to) {
   stream_copy(from, bytes, to);
 }
+void stream_fill_of_target(std::size_t bytes, std::uint8_t* to) { stream_fill(bytes, to); }
 std::int64_t multiply_add_of_target(std::int64_t steps, float x, float* result) {
   return multiply_add(steps, x, result);
 }
@@ -59,6 +67,7 @@ namespace nibble::bench {
 namespace {
 
 HWY_EXPORT(stream_copy_of_target);
+HWY_EXPORT(stream_fill_of_target);
 HWY_EXPORT(multiply_add_of_target);
 
 std::uint8_t* source_memory(std::size_t bytes) {
@@ -107,6 +116,26 @@ BENCHMARK(streaming_copy)
     ->UseRealTime()
     ->MeasureProcessCPUTime();
 
+void streaming_fill(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0)) * 4;
+  const std::int64_t threads = state.range(1);
+  const std::size_t part = bytes / static_cast<std::size_t>(threads);
+  std::uint8_t* to = result_memory(bytes);
+  for (auto _ : state) {
+    on_threads(threads, [&](std::int64_t i) {
+      HWY_DYNAMIC_DISPATCH(stream_fill_of_target)(part, to + static_cast<std::size_t>(i) * part);
+    });
+    benchmark::ClobberMemory();
+  }
+  count_values(state, state.range(0), bytes, 0);
+}
+BENCHMARK(streaming_fill)
+    ->ArgNames({"values", "threads"})
+    ->Args({kStreaming, 1})
+    ->Args({kStreaming, 2})
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
+
 void multiply_add_peak(benchmark::State& state) {
   constexpr std::int64_t kSteps = 4'000'000;
   std::int64_t floats = 0;
@@ -121,6 +150,36 @@ void multiply_add_peak(benchmark::State& state) {
   count_operations(state, static_cast<double>(floats * kSteps * state.range(0)));
 }
 BENCHMARK(multiply_add_peak)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime()->MeasureProcessCPUTime();
+
+#if HWY_ARCH_X86
+/// Nothing but the shuffles with which a table of 256 floats in registers gives 64 values: eight byte permutations of
+/// two registers, eight interleavings and one order of the codes. One port does them all.
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) void shuffle_for_values(std::int64_t values) {
+  for (std::int64_t i = 0; i < values; i += 64) {
+    asm volatile(
+        "vpermd %%zmm1, %%zmm0, %%zmm2\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm3\nvpermt2b %%zmm1, %%zmm0, %%zmm4\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm5\nvpermt2b %%zmm1, %%zmm0, %%zmm6\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm7\nvpermt2b %%zmm1, %%zmm0, %%zmm8\n"
+        "vpermt2b %%zmm1, %%zmm0, %%zmm9\nvpermt2b %%zmm1, %%zmm0, %%zmm10\n"
+        "vpunpcklbw %%zmm1, %%zmm0, %%zmm11\nvpunpckhbw %%zmm1, %%zmm0, %%zmm12\n"
+        "vpunpcklbw %%zmm1, %%zmm0, %%zmm13\nvpunpckhbw %%zmm1, %%zmm0, %%zmm14\n"
+        "vpunpcklwd %%zmm1, %%zmm0, %%zmm15\nvpunpckhwd %%zmm1, %%zmm0, %%zmm2\n"
+        "vpunpcklwd %%zmm1, %%zmm0, %%zmm11\nvpunpckhwd %%zmm1, %%zmm0, %%zmm12\n"
+        :
+        :
+        : "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+          "xmm15");
+  }
+}
+
+void table256_shuffles(benchmark::State& state) {
+  if ((hwy::SupportedTargets() & HWY_AVX3_DL) == 0) return state.SkipWithError("no byte permutations here");
+  for (auto _ : state) shuffle_for_values(kResident);
+  count_values(state, kResident, static_cast<std::size_t>(kResident) * sizeof(float), 0);
+}
+BENCHMARK(table256_shuffles)->UseRealTime()->MeasureProcessCPUTime();
+#endif
 
 }  // namespace
 }  // namespace nibble::bench

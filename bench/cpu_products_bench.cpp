@@ -72,11 +72,20 @@ void ggml_out_prod(benchmark::State& state, const Ggml* ggml, Format format) {
   count_operations(state, s.multiply_adds());
 }
 
+/// Formats that are measured over all counts of tokens, and rivals with them; of the others few tokens, which decoding
+/// decides.
 bool multiplied(Format f) { return f == NIBBLE_Q4_K || f == NIBBLE_Q8_0 || f == NIBBLE_F32 || f == NIBBLE_NF4; }
 
 void register_out_prod(const nibble_kernel* k, Format f) {
-  if (!multiplied(f)) return;
   const std::string name = fmt::format("{}/{}", k->name, format_name(f));
+  if (!multiplied(f)) {
+    benchmark::RegisterBenchmark(name.c_str(), out_prod, k, f, false)
+        ->ArgNames({"tokens", "threads", "k"})
+        ->ArgsProduct({{1, 2, 4, 8}, {1, 2}, {0}})
+        ->UseRealTime()
+        ->MeasureProcessCPUTime();
+    return;
+  }
   benchmark::RegisterBenchmark(name.c_str(), out_prod, k, f, false)
       ->ArgNames({"tokens", "threads", "k"})
       ->ArgsProduct({{1, 2, 4, 8, 16, 32, 64, 128, 512, 2048}, {1, 2}, {0}})

@@ -33,30 +33,34 @@ constexpr std::size_t place_of(nibble_format format) {
   }
 }
 
-/// The decoders of one format; one of the two is set.
+/// The decoders of one format, one a sink; of the two kinds one is set.
 struct FormatDecoder {
   int block_values = 1, block_bytes = 1;
-  BlocksFn blocks = nullptr;
-  FlatFn flat = nullptr;
-  BlocksFn stream = nullptr;  ///< this and the next are null where an engine has none
-  MultiplyBlocksFn multiply = nullptr;
+  std::array<BlocksFn, kSinkCount> blocks{};
+  std::array<FlatFn, kSinkCount> flat{};
 };
 
 using Decoders = std::array<FormatDecoder, kFormatCount>;
+
+BlocksFn find_blocks(Target target, nibble_format format, Sink sink) {
+  for (const auto engine : {runs_decoder, grid_decoder, base3_decoder, element_decoder}) {
+    if (const BlocksFn found = engine(target, format, sink); found != nullptr) return found;
+  }
+  return nullptr;
+}
 
 Decoders make_decoders(Target target) {
   Decoders all{};
   std::size_t i = 0;
   for_each_format([&](auto f) {
     using F = decltype(f);
-    FormatDecoder d{.block_values = F::kBlockValues, .block_bytes = F::kBlockBytes};
-    for (const auto engine : {runs_decoder, grid_decoder, base3_decoder, element_decoder}) {
-      if (d.blocks == nullptr) d.blocks = engine(target, F::kId);
+    FormatDecoder& d = all[i++];
+    d.block_values = F::kBlockValues;
+    d.block_bytes = F::kBlockBytes;
+    for (std::size_t sink = 0; sink < kSinkCount; ++sink) {
+      d.blocks[sink] = find_blocks(target, F::kId, static_cast<Sink>(sink));
+      d.flat[sink] = flat_decoder(target, F::kId, static_cast<Sink>(sink));
     }
-    if (d.blocks == nullptr) d.flat = flat_decoder(target, F::kId);
-    d.stream = runs_streamer(target, F::kId);
-    d.multiply = runs_multiplier(target, F::kId);
-    all[i++] = d;
   });
   return all;
 }
@@ -83,54 +87,25 @@ const std::uint8_t* row_of(const nibble_tensor& t, std::int64_t i1, std::int64_t
 
 template <Target target>
 void decode_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
-                std::int64_t count, float* out) {
+                std::int64_t count, Sink sink, Destination to) {
   const nibble_tensor& t = w.packed;
   const FormatDecoder& d = decoder_of<target>(t.format);
-  if (d.flat != nullptr) {
-    d.flat(w, flat_index(t, i1, i2, i3, first), count, out);
+  const auto which = static_cast<std::size_t>(sink);
+  if (const FlatFn flat = d.flat[which]; flat != nullptr) {
+    flat(w, flat_index(t, i1, i2, i3, first), count, to);
   } else {
-    d.blocks(row_of(t, i1, i2, i3) + first / d.block_values * d.block_bytes, count / d.block_values, out);
+    d.blocks[which](row_of(t, i1, i2, i3) + first / d.block_values * d.block_bytes, count / d.block_values, to);
   }
-}
-
-template <Target target>
-bool has_stream_row(nibble_format format) {
-  return decoder_of<target>(format).stream != nullptr;
-}
-
-template <Target target>
-void stream_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
-                std::int64_t count, float* out) {
-  const nibble_tensor& t = w.packed;
-  const FormatDecoder& d = decoder_of<target>(t.format);
-  d.stream(row_of(t, i1, i2, i3) + first / d.block_values * d.block_bytes, count / d.block_values, out);
-}
-
-template <Target target>
-bool has_multiply_row(nibble_format format) {
-  return decoder_of<target>(format).multiply != nullptr;
-}
-
-template <Target target>
-void multiply_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
-                  std::int64_t count, float factor, float* sums) {
-  const nibble_tensor& t = w.packed;
-  const FormatDecoder& d = decoder_of<target>(t.format);
-  const std::uint8_t* from = row_of(t, i1, i2, i3) + first / d.block_values * d.block_bytes;
-  d.multiply(from, count / d.block_values, factor, sums);
 }
 
 template <Target target>
 constexpr DecodeTable make_table() {
   return {.decode_row = decode_row<target>,
-          .has_stream_row = has_stream_row<target>,
-          .stream_row = stream_row<target>,
-          .has_multiply_row = has_multiply_row<target>,
-          .multiply_row = multiply_row<target>,
-          .to_f16 = [](const float* from, std::int64_t count,
-                       std::uint8_t* to) { rounder(target, NIBBLE_F16)(from, count, to); },
-          .to_bf16 = [](const float* from, std::int64_t count,
-                        std::uint8_t* to) { rounder(target, NIBBLE_BF16)(from, count, to); },
+          .has_sink = [](Sink sink) { return element_decoder(target, NIBBLE_F32, sink) != nullptr; },
+          .round =
+              [](const float* from, std::int64_t count, Sink sink, void* to) {
+                element_decoder(target, NIBBLE_F32, sink)(reinterpret_cast<const std::uint8_t*>(from), count, {to});
+              },
           .stream = [](const std::uint8_t* from, std::int64_t bytes,
                        std::uint8_t* to) { streamer(target)(from, bytes, to); }};
 }
@@ -142,7 +117,7 @@ void prefetch_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std:
   constexpr std::int64_t kLine = 64;
   const nibble_tensor& t = w.packed;
   const FormatDecoder& d = decoder_of<Target::portable>(t.format);
-  const std::uint8_t* from = d.flat != nullptr
+  const std::uint8_t* from = d.flat[0] != nullptr
                                  ? bytes_of(t) + flat_index(t, i1, i2, i3, first) / d.block_values * d.block_bytes
                                  : row_of(t, i1, i2, i3) + first / d.block_values * d.block_bytes;
   const std::int64_t bytes = count / d.block_values * d.block_bytes;

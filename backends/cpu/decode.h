@@ -5,36 +5,25 @@
 
 #include <nibble/abi.h>
 
+#include "backends/cpu/sink.h"
 #include "backends/cpu/targets.h"
 
 #include <cstdint>
-#include <cstring>
 
 namespace nibble::cpu {
 
 /// The decoders of one target. They neither allocate nor throw; any thread may call them.
 struct DecodeTable {
-  /// Decodes `count` values from value `first` on of row (i1, i2, i3) into `out`, which need not be aligned and must
-  /// not overlap the weight. Bits are those of nibble::decode_row. `first` and `count` are multiples of the format's
-  /// kBlockValues for block formats, any for flat and element ones. The weight has passed validation.
+  /// Decodes `count` values from value `first` on of row (i1, i2, i3) into the sink, whose destination must not overlap
+  /// the weight. Bits are those of nibble::decode_row. `first` and `count` are multiples of the format's kBlockValues
+  /// for block formats, any for flat and element ones. The weight has passed validation.
   void (*decode_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
-                     std::int64_t count, float* out);
+                     std::int64_t count, Sink sink, Destination to);
+  /// Every target stores; what else it can do is the same for all formats.
+  bool (*has_sink)(Sink sink);
 
-  /// The same past the caches, straight from the registers; `out` is aligned to 64 bytes. Only for formats that have
-  /// it. Before another thread may read the values, hwy::FlushStream is due.
-  bool (*has_stream_row)(nibble_format format);
-  void (*stream_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
-                     std::int64_t count, float* out);
-
-  /// Adds factor times those values to `sums`: a weight that is multiplied once need not be written down. Only for
-  /// formats that have it.
-  bool (*has_multiply_row)(nibble_format format);
-  void (*multiply_row)(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
-                       std::int64_t count, float factor, float* sums);
-
-  /// Rounds f32 to nearest even, as core's store_element. Neither pointer need be aligned.
-  void (*to_f16)(const float* from, std::int64_t count, std::uint8_t* to);
-  void (*to_bf16)(const float* from, std::int64_t count, std::uint8_t* to);
+  /// Rounds f32 to the type of a sink that stores, as core's store_element. Neither pointer need be aligned.
+  void (*round)(const float* from, std::int64_t count, Sink sink, void* to);
 
   /// Copies bytes past the caches, for results that do not fit them. Neither pointer need be aligned. Before another
   /// thread may read them, hwy::FlushStream is due.
@@ -48,16 +37,6 @@ const DecodeTable& decode_table(Target target);
 /// no processor guesses where the next row's part begins.
 void prefetch_row(const nibble_weight& w, std::int64_t i1, std::int64_t i2, std::int64_t i3, std::int64_t first,
                   std::int64_t count);
-
-/// Writes f32 values as `type`, which is f32, f16 or bf16: one rounding. `to` need not be aligned.
-inline void round_to(const DecodeTable& table, nibble_format type, const float* from, std::int64_t count,
-                     std::uint8_t* to) {
-  if (type == NIBBLE_F32) {
-    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof *from);
-  } else {
-    (type == NIBBLE_F16 ? table.to_f16 : table.to_bf16)(from, count, to);
-  }
-}
 
 }  // namespace nibble::cpu
 

@@ -5,7 +5,6 @@
 #include "backends/cpu/engines.h"
 #include "core/formats/formats.h"
 
-#include <cstring>
 #include <utility>
 
 #undef HWY_TARGET_INCLUDE
@@ -14,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/bytes-inl.h"
+#include "backends/cpu/sinks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -21,14 +21,16 @@ namespace {
 
 #if HWY_TARGET == HWY_SCALAR
 
-template <class F>
-void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out) {
+template <class F, class Put>
+void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, Destination to) {
+  const Put put(to);
+  auto* out = static_cast<typename Put::Element*>(to.to);
   for (const std::uint8_t* block = blocks; block < blocks + block_count * F::kBlockBytes; block += F::kBlockBytes) {
     const float scale = F::scale(block);
     for (const auto& section : F::kSections) {
       for (int n = 0; n < section.digits; ++n, out += section.bytes) {
         for (int i = 0; i < section.bytes; ++i) {
-          out[i] = mul_rn(static_cast<float>(F::digit(block[section.at + i], F::kPowers[n]) - 1), scale);
+          put(mul_rn(static_cast<float>(F::digit(block[section.at + i], F::kPowers[n]) - 1), scale), out + i);
         }
       }
     }
@@ -37,8 +39,6 @@ void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_c
 
 #else
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Df = hn::CappedTag<float, 16>;
 using Du8 = hn::FixedTag<std::uint8_t, 16>;
 using Di8 = hn::FixedTag<std::int8_t, 16>;
 using Bytes = hn::Vec<Du8>;
@@ -68,15 +68,15 @@ HWY_INLINE hn::Vec<Di8> digits_less_1(Bytes t) {
   return hn::Sub(hn::Sub(hn::Set(di, -1), at_least(kOne)), at_least(kTwo));
 }
 
-template <class D, std::size_t... kPart>
-HWY_INLINE void store_16(D d, hn::Vec<Di8> digits, hn::Vec<D> scale, float* HWY_RESTRICT out,
-                         std::index_sequence<kPart...>) {
-  (hn::StoreU(hn::Mul(bytes_to_floats<kPart * kLanes>(d, digits), scale), d, out + kPart * kLanes), ...);
+template <class Put, std::size_t... kPart>
+HWY_INLINE void put_parts(hn::Vec<Di8> digits, hn::Vec<Df> scale, typename Put::Element* HWY_RESTRICT out,
+                          const Put& put, std::index_sequence<kPart...>) {
+  (put(hn::Mul(bytes_to_floats<kPart * kLanes>(Df(), digits), scale), out + kPart * kLanes), ...);
 }
 
-HWY_INLINE void store_16(Bytes remainders, float scale, float* HWY_RESTRICT out) {
-  const Df d;
-  store_16(d, digits_less_1(remainders), hn::Set(d, scale), out, std::make_index_sequence<16 / kLanes>());
+template <class Put>
+HWY_INLINE void put_16(Bytes remainders, float scale, typename Put::Element* HWY_RESTRICT out, const Put& put) {
+  put_parts(digits_less_1(remainders), hn::Set(Df(), scale), out, put, std::make_index_sequence<16 / kLanes>());
 }
 
 /// Four bytes and their next three digits as sixteen remainders, digit outermost.
@@ -90,30 +90,33 @@ HWY_INLINE Bytes four_by_four(const std::uint8_t* HWY_RESTRICT from) {
   return hn::BitCast(Du8(), hn::InterleaveLower(d64, hn::BitCast(d64, low), hn::BitCast(d64, high)));
 }
 
-template <class F, std::size_t kSection>
-HWY_INLINE float* decode_section(const std::uint8_t* HWY_RESTRICT block, float scale, float* HWY_RESTRICT out) {
+template <class F, std::size_t kSection, class Put>
+HWY_INLINE typename Put::Element* decode_section(const std::uint8_t* HWY_RESTRICT block, float scale,
+                                                 typename Put::Element* HWY_RESTRICT out, const Put& put) {
   constexpr auto kThis = F::kSections[kSection];
   if constexpr (kThis.bytes == 4) {
     static_assert(kThis.digits == 4);
-    store_16(four_by_four(block + kThis.at), scale, out);
+    put_16(four_by_four(block + kThis.at), scale, out, put);
   } else {
     static_assert(kThis.bytes % 16 == 0);
     for (int first = 0; first < kThis.bytes; first += 16) {
       Bytes t = hn::LoadU(Du8(), block + kThis.at + first);
-      for (int n = 0; n < kThis.digits; ++n, t = next_digit(t)) store_16(t, scale, out + n * kThis.bytes + first);
+      for (int n = 0; n < kThis.digits; ++n, t = next_digit(t)) put_16(t, scale, out + n * kThis.bytes + first, put);
     }
   }
   return out + kThis.bytes * kThis.digits;
 }
 
-template <class F>
-void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out) {
+template <class F, class Put>
+void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, Destination to) {
+  const Put put(to);
+  auto* out = static_cast<typename Put::Element*>(to.to);
   static_assert(digits_are_thresholds<F>() && std::size(F::kSections) == 3);
   for (const std::uint8_t* block = blocks; block < blocks + block_count * F::kBlockBytes; block += F::kBlockBytes) {
     const float scale = F::scale(block);
-    out = decode_section<F, 0>(block, scale, out);
-    out = decode_section<F, 1>(block, scale, out);
-    out = decode_section<F, 2>(block, scale, out);
+    out = decode_section<F, 0>(block, scale, out, put);
+    out = decode_section<F, 1>(block, scale, out, put);
+    out = decode_section<F, 2>(block, scale, out, put);
   }
 }
 
@@ -121,10 +124,12 @@ void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_c
 
 }  // namespace
 
-BlocksFn base3_decoder(nibble_format format) {
+BlocksFn base3_decoder(nibble_format format, Sink sink) {
   BlocksFn found = nullptr;
   visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == Engine::base3) found = decode_blocks<decltype(f)>;
+    using F = decltype(f);
+    if constexpr (F::kEngine == Engine::base3)
+      found = for_sink<BlocksFn>(sink, []<class Put>() -> BlocksFn { return decode_blocks<F, Put>; });
   });
   return found;
 }
@@ -135,10 +140,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace nibble::cpu {
 
-BlocksFn base3_decoder(Target target, nibble_format format) {
+BlocksFn base3_decoder(Target target, nibble_format format, Sink sink) {
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
   case Target::name:                                                \
-    return hwy_namespace::base3_decoder(format);
+    return hwy_namespace::base3_decoder(format, sink);
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
 #undef NIBBLE_CPU_CASE
   return nullptr;

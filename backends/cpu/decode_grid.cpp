@@ -5,10 +5,14 @@
 #include "backends/cpu/engines.h"
 #include "core/formats/formats.h"
 
+#include <type_traits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/decode_grid.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#include "backends/cpu/sinks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -42,9 +46,6 @@ HWY_INLINE void decode_groups(const std::uint8_t* HWY_RESTRICT block, int first,
 
 #else
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Df = hn::CappedTag<float, 16>;
-using Du = hn::RebindToUnsigned<Df>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(Df()));
 constexpr int kGroupsATime = kLanes == 16 ? 2 : 1;  // a vector holds two groups, one, or half of one
 
@@ -75,17 +76,21 @@ HWY_INLINE hn::Vec<Df> per_group(float first, [[maybe_unused]] float second) {
 #endif
 }
 
-/// The sign bits of lanes 0, 1, 2, ... are bits 0, 1, 2, ... of `signs`.
-HWY_INLINE hn::Vec<Df> sign_bits(std::uint32_t signs) {
+/// Lanes 0, 1, 2, ... negated where bits 0, 1, 2, ... of `signs` are set.
+HWY_INLINE hn::Vec<Df> with_signs(hn::Vec<Df> v, std::uint32_t signs) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<Df>{_mm512_mask_xor_ps(v.raw, static_cast<__mmask16>(signs), v.raw, _mm512_set1_ps(-0.0f))};
+#else
   const Du d;
   const auto bits = hn::Set(d, signs);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if HWY_TARGET == HWY_AVX2
   const auto at_top = hn::Shl(bits, hn::Sub(hn::Set(d, 31), hn::Iota(d, 0)));
 #else
   alignas(16) static constexpr std::uint32_t kToTop[4] = {1u << 31, 1u << 30, 1u << 29, 1u << 28};
   const auto at_top = hn::Mul(bits, hn::Load(d, kToTop));
 #endif
-  return hn::BitCast(Df(), hn::And(at_top, hn::Set(d, 1u << 31)));
+  return hn::Xor(v, hn::BitCast(Df(), hn::And(at_top, hn::Set(d, 1u << 31))));
+#endif
 }
 
 template <class F>
@@ -94,12 +99,12 @@ HWY_INLINE void decode_groups(const std::uint8_t* HWY_RESTRICT block, int first,
   const GridGroup g = F::group(block, first), next = F::group(block, first + kGroupsATime - 1);
   const std::uint64_t entry = entry_of<F>(g), next_entry = entry_of<F>(next);
   const std::uint32_t signs = g.signs | next.signs << 8;
-  const auto scale = per_group(g.scale, next.scale), delta = per_group(g.delta, next.delta);
+  const auto scale = hn::Set(d, g.scale), delta = per_group(g.delta, next.delta);
   const auto store = [&](auto v, int from) HWY_ATTR {
     if constexpr (F::kHasDelta) v = hn::Add(v, delta);
     v = hn::Mul(scale, v);
     // Without delta there are signs, with it there are none. A negated product is a product with its sign turned.
-    if constexpr (!F::kHasDelta) v = hn::Xor(v, sign_bits(signs >> from));
+    if constexpr (!F::kHasDelta) v = with_signs(v, signs >> from);
     hn::StoreU(v, d, out + from);
   };
   store(to_floats<0>(d, entry, next_entry), 0);
@@ -109,30 +114,46 @@ HWY_INLINE void decode_groups(const std::uint8_t* HWY_RESTRICT block, int first,
 #endif
 
 // Flattened, because a group that the compiler leaves in a function of its own is a call every eight values; unrolled,
-// because groups share scales and their positions are then constants. Sanitizers would compile that for many minutes.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// because groups share scales and their positions are then constants, which the scalar target gains nothing from and
+// sanitizers would compile for many minutes; and not inlined, since what it is inlined into is not flattened.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HWY_TARGET == HWY_SCALAR
 #define NIBBLE_CPU_UNROLLED
 #else
 #define NIBBLE_CPU_UNROLLED _Pragma("GCC unroll 32")
 #endif
 template <class F>
-HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
-                               float* HWY_RESTRICT out) {
-  for (std::int64_t i = 0; i < block_count; ++i) {
-    NIBBLE_CPU_UNROLLED
-    for (int g = 0; g < F::kBlockValues / 8; g += kGroupsATime) {
-      decode_groups<F>(blocks + i * F::kBlockBytes, g, out + i * F::kBlockValues + 8 * g);
-    }
-  }
+HWY_FLATTEN HWY_NOINLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, float* HWY_RESTRICT out) {
+  NIBBLE_CPU_UNROLLED
+  for (int g = 0; g < F::kBlockValues / 8; g += kGroupsATime) decode_groups<F>(block, g, out + 8 * g);
 }
 #undef NIBBLE_CPU_UNROLLED
 
+/// Only floats are decoded straight to where they belong. So long a function is compiled once a format, and a block in
+/// L1 costs the other sinks nothing beside it.
+template <class F, class Put>
+void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, Destination to) {
+  const Put put(to);
+  auto* out = static_cast<typename Put::Element*>(to.to);
+  const std::uint8_t* end = blocks + block_count * F::kBlockBytes;
+  for (; blocks < end; blocks += F::kBlockBytes, out += F::kBlockValues) {
+    if constexpr (std::is_same_v<Put, Store<AsF32>>) {
+      decode_block<F>(blocks, out);
+    } else {
+      alignas(64) float tile[F::kBlockValues];
+      decode_block<F>(blocks, tile);
+      put_all(tile, F::kBlockValues, out, put);
+    }
+  }
+}
+
 }  // namespace
 
-BlocksFn grid_decoder(nibble_format format) {
+BlocksFn grid_decoder(nibble_format format, Sink sink) {
   BlocksFn found = nullptr;
   visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == Engine::grid) found = decode_blocks<decltype(f)>;
+    using F = decltype(f);
+    if constexpr (F::kEngine == Engine::grid)
+      found = for_sink<BlocksFn>(sink, []<class Put>() -> BlocksFn { return decode_blocks<F, Put>; });
   });
   return found;
 }
@@ -143,10 +164,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace nibble::cpu {
 
-BlocksFn grid_decoder(Target target, nibble_format format) {
+BlocksFn grid_decoder(Target target, nibble_format format, Sink sink) {
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
   case Target::name:                                                \
-    return hwy_namespace::grid_decoder(format);
+    return hwy_namespace::grid_decoder(format, sink);
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
 #undef NIBBLE_CPU_CASE
   return nullptr;

@@ -6,7 +6,6 @@
 #include "core/formats/formats.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #undef HWY_TARGET_INCLUDE
@@ -16,6 +15,7 @@
 
 #include "backends/cpu/bytes-inl.h"
 #include "backends/cpu/scales-inl.h"
+#include "backends/cpu/sinks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
@@ -43,13 +43,9 @@ inline constexpr int kCodeBits = F::run(0).low.bits + F::run(0).high.bits;
 
 #if HWY_TARGET == HWY_SCALAR
 
-/// What becomes of values: they are the result.
-struct Store {
-  HWY_INLINE void operator()(float value, float* to) const { *to = value; }
-};
-
-template <class F, int kRun>
-HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out, const Store& put) {
+template <class F, int kRun, class Put>
+HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, typename Put::Element* HWY_RESTRICT out,
+                           const Put& put) {
   constexpr Run kThis = F::run(kRun);
   for (int l = 0; l < F::kRunLength; ++l) {
     const float product = code_value<F>(static_cast<int>(run_code(block, kThis, l))) * s.scale;
@@ -64,22 +60,6 @@ using Di8 = hn::FixedTag<std::int8_t, kChunk>;
 using Du16 = hn::FixedTag<std::uint16_t, kChunk / 2>;
 using Bytes = hn::Vec<Du8>;
 constexpr std::size_t kLanes = hn::MaxLanes(Df());
-
-/// What becomes of values: they are the result,
-struct Store {
-  HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const { hn::StoreU(values, Df(), to); }
-};
-/// or go past the caches, to whole cache lines,
-struct Stream {
-  HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const { hn::Stream(values, Df(), to); }
-};
-/// or a factor times them is added to sums.
-struct AddProduct {
-  hn::Vec<Df> factor;
-  HWY_INLINE void operator()(hn::Vec<Df> values, float* HWY_RESTRICT to) const {
-    hn::StoreU(hn::MulAdd(values, factor, hn::LoadU(Df(), to)), Df(), to);
-  }
-};
 
 /// Moves bits up by kShift, down where it is negative. There is no shift of bytes: what comes over from the neighbour
 /// is for the caller to mask.
@@ -169,7 +149,7 @@ HWY_INLINE Bytes unpack_codes(const std::uint8_t* HWY_RESTRICT block) {
 }
 
 template <class F, class Put, std::size_t... kPart>
-HWY_INLINE void store_parts(hn::Vec<Di8> codes, Scale s, float* HWY_RESTRICT out, const Put& put,
+HWY_INLINE void store_parts(hn::Vec<Di8> codes, Scale s, typename Put::Element* HWY_RESTRICT out, const Put& put,
                             std::index_sequence<kPart...>) {
   const Df d;
   const auto scales = hn::Set(d, s.scale), mins = hn::Set(d, s.min);
@@ -182,7 +162,7 @@ HWY_INLINE void store_parts(hn::Vec<Di8> codes, Scale s, float* HWY_RESTRICT out
 
 /// Sixteen values by arithmetic on their codes.
 template <class F, int kRun, int kFirst, class Put>
-HWY_INLINE void compute_chunk(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out,
+HWY_INLINE void compute_chunk(const std::uint8_t* HWY_RESTRICT block, Scale s, typename Put::Element* HWY_RESTRICT out,
                               const Put& put) {
   const Du8 d;
   Bytes codes = unpack_codes<F, kRun, kFirst, true>(block);
@@ -209,8 +189,8 @@ inline constexpr CodeValues<F> kCodeValues{};
 
 /// A run of few codes has few values: compute those, in one register, and pick from them by code.
 template <class F, int kRun, int kFirst, class Put>
-HWY_INLINE void pick_chunk(const std::uint8_t* HWY_RESTRICT block, hn::Vec<Df> values, float* HWY_RESTRICT out,
-                           const Put& put) {
+HWY_INLINE void pick_chunk(const std::uint8_t* HWY_RESTRICT block, hn::Vec<Df> values,
+                           typename Put::Element* HWY_RESTRICT out, const Put& put) {
   const hn::RebindToUnsigned<Df> du;
   constexpr Plane kLow = F::run(kRun).low;
   hn::Vec<decltype(du)> codes;
@@ -227,7 +207,8 @@ HWY_INLINE void pick_chunk(const std::uint8_t* HWY_RESTRICT block, hn::Vec<Df> v
 #endif
 
 template <class F, int kRun, class Put>
-HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, float* HWY_RESTRICT out, const Put& put) {
+HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, typename Put::Element* HWY_RESTRICT out,
+                           const Put& put) {
   static_assert(F::kRunLength == kChunk || F::kRunLength == 2 * kChunk);
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kCodeBits<F> <= 4) {
@@ -246,13 +227,17 @@ HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, floa
 
 template <class F, class Put, std::size_t... kRun>
 HWY_INLINE void decode_block(const std::uint8_t* HWY_RESTRICT block, const Scales<F>& scales, int index,
-                             float* HWY_RESTRICT out, const Put& put, std::index_sequence<kRun...>) {
+                             typename Put::Element* HWY_RESTRICT out, const Put& put, std::index_sequence<kRun...>) {
   (decode_run<F, static_cast<int>(kRun)>(block, scales.of(index, kRun), out + kRun * F::kRunLength, put), ...);
 }
 
+// Flattened: a scale that the compiler leaves in a function of its own is a call every sixteen values. A function of
+// its own, because only of parameters does the compiler believe that results do not overlap the weight: where it doubts
+// that, it reads scales again after every store.
 template <class F, class Put>
-HWY_INLINE void decode_each(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float* HWY_RESTRICT out,
-                            const Put& put) {
+HWY_FLATTEN HWY_NOINLINE void decode_apart(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
+                                           typename Put::Element* HWY_RESTRICT out, const Destination to) {
+  const Put put(to);
   for (std::int64_t first = 0; first < block_count; first += kBatch) {
     const auto count = static_cast<int>(std::min<std::int64_t>(kBatch, block_count - first));
     const Scales<F> scales(blocks, count);
@@ -262,54 +247,20 @@ HWY_INLINE void decode_each(const std::uint8_t* HWY_RESTRICT blocks, std::int64_
   }
 }
 
-// Flattened: a scale that the compiler leaves in a function of its own is a call every sixteen values.
-template <class F>
-HWY_FLATTEN void decode_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
-                               float* HWY_RESTRICT out) {
-  decode_each<F>(blocks, block_count, out, Store{});
+template <class F, class Put>
+void decode_blocks(const std::uint8_t* blocks, std::int64_t block_count, Destination to) {
+  decode_apart<F, Put>(blocks, block_count, static_cast<typename Put::Element*>(to.to), to);
 }
-
-#if HWY_TARGET != HWY_SCALAR
-template <class F>
-HWY_FLATTEN void stream_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count,
-                               float* HWY_RESTRICT out) {
-  decode_each<F>(blocks, block_count, out, Stream{});
-}
-
-template <class F>
-HWY_FLATTEN void multiply_blocks(const std::uint8_t* HWY_RESTRICT blocks, std::int64_t block_count, float factor,
-                                 float* HWY_RESTRICT sums) {
-  decode_each<F>(blocks, block_count, sums, AddProduct{hn::Set(Df(), factor)});
-}
-#endif
 
 }  // namespace
 
-BlocksFn runs_decoder(nibble_format format) {
+BlocksFn runs_decoder(nibble_format format, Sink sink) {
   BlocksFn found = nullptr;
   visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == Engine::runs) found = decode_blocks<decltype(f)>;
+    using F = decltype(f);
+    if constexpr (F::kEngine == Engine::runs)
+      found = for_sink<BlocksFn>(sink, []<class Put>() -> BlocksFn { return decode_blocks<F, Put>; });
   });
-  return found;
-}
-
-BlocksFn runs_streamer([[maybe_unused]] nibble_format format) {
-  BlocksFn found = nullptr;
-#if HWY_TARGET != HWY_SCALAR
-  visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == Engine::runs) found = stream_blocks<decltype(f)>;
-  });
-#endif
-  return found;
-}
-
-MultiplyBlocksFn runs_multiplier([[maybe_unused]] nibble_format format) {
-  MultiplyBlocksFn found = nullptr;
-#if HWY_TARGET != HWY_SCALAR
-  visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == Engine::runs) found = multiply_blocks<decltype(f)>;
-  });
-#endif
   return found;
 }
 
@@ -319,28 +270,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace nibble::cpu {
 
+BlocksFn runs_decoder(Target target, nibble_format format, Sink sink) {
 #define NIBBLE_CPU_CASE(name, hwy_target, hwy_namespace, isa, rank) \
   case Target::name:                                                \
-    return hwy_namespace::NIBBLE_CPU_FUNCTION(format);
-
-BlocksFn runs_decoder(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION runs_decoder
+    return hwy_namespace::runs_decoder(format, sink);
   switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
-  return nullptr;
-}
-
-BlocksFn runs_streamer(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION runs_streamer
-  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
-  return nullptr;
-}
-
-MultiplyBlocksFn runs_multiplier(Target target, nibble_format format) {
-#define NIBBLE_CPU_FUNCTION runs_multiplier
-  switch (target) { NIBBLE_CPU_TARGETS(NIBBLE_CPU_CASE) }
-#undef NIBBLE_CPU_FUNCTION
+#undef NIBBLE_CPU_CASE
   return nullptr;
 }
 

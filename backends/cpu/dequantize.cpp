@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kGrain = 64 * 1024;  // values: below this a second thread costs more than it brings
 // Bytes of result from which it goes around the caches: twice as fast at 64 MiB, slower at 16.
 constexpr std::int64_t kPastCaches = std::int64_t{64} << 20;
-constexpr std::int64_t kTile = 2048;  // values decoded at a time where they do not go to dst at once: 8 KiB in L1
+constexpr std::int64_t kTile = 2048;  // values on their way to an address that no vector can be streamed to: in L1
 
 /// Whether nothing lies between the rows, so that they are one long row.
 bool is_one_row(const nibble_request& r) {
@@ -59,30 +59,24 @@ void decode_piece(const Work& work, std::int64_t row, std::int64_t first, std::i
   const nibble_tensor& dst = r.dst;
   const std::int64_t i1 = row % dst.shape[1], i2 = row / dst.shape[1] % dst.shape[2];
   const std::int64_t i3 = row / dst.shape[1] / dst.shape[2];
-  const bool is_f32 = dst.format == NIBBLE_F32;
-  const std::int64_t bytes_each = is_f32 ? 4 : 2;
+  const std::int64_t bytes_each = dst.byte_stride[0];
   std::uint8_t* out = row_of(dst, i1, i2, i3) + bytes_each * first;
-  if (is_f32 && !past_caches) {
-    table.decode_row(r.weight, i1, i2, i3, first, count, reinterpret_cast<float*>(out));
+  const Sink store = store_sink(dst.format), stream = stream_sink(dst.format);
+  if (!past_caches) {
+    table.decode_row(r.weight, i1, i2, i3, first, count, store, {out});
     return;
   }
-  if (is_f32 && reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && table.has_stream_row(r.weight.packed.format)) {
-    table.stream_row(r.weight, i1, i2, i3, first, count, reinterpret_cast<float*>(out));
-    hwy::FlushStream();
-    return;
-  }
-  alignas(64) std::array<float, kTile> tile;
-  alignas(64) std::array<std::uint8_t, 2 * kTile> rounded;
-  for (std::int64_t done = 0; done < count; done += kTile) {
-    const std::int64_t n = std::min(kTile, count - done);
-    std::uint8_t* to = out + bytes_each * done;
-    table.decode_row(r.weight, i1, i2, i3, first + done, n, tile.data());
-    if (!is_f32) round_to(table, dst.format, tile.data(), n, past_caches ? rounded.data() : to);
-    if (past_caches) {
-      table.stream(is_f32 ? reinterpret_cast<const std::uint8_t*>(tile.data()) : rounded.data(), bytes_each * n, to);
+  if (reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && table.has_sink(stream)) {
+    table.decode_row(r.weight, i1, i2, i3, first, count, stream, {out});
+  } else {
+    alignas(64) std::array<std::uint8_t, kTile * sizeof(float)> tile;
+    for (std::int64_t done = 0; done < count; done += kTile) {
+      const std::int64_t n = std::min(kTile, count - done);
+      table.decode_row(r.weight, i1, i2, i3, first + done, n, store, {tile.data()});
+      table.stream(tile.data(), bytes_each * n, out + bytes_each * done);
     }
   }
-  if (past_caches) hwy::FlushStream();
+  hwy::FlushStream();
 }
 
 void decode(const DecodeTable& table, const nibble_request& r) {

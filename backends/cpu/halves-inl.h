@@ -36,9 +36,7 @@ HWY_INLINE hn::Vec<Df> widen_half_bits(hn::Vec<Du> h) {
 HWY_INLINE hn::Vec<Df> widen_half(const std::uint8_t* from) {
   return hn::PromoteTo(Df(), hn::BitCast(Dh(), load_16bit(from)));
 }
-HWY_INLINE void store_half(hn::Vec<Df> x, std::uint8_t* to) {
-  hn::StoreU(hn::BitCast(D8(), hn::DemoteTo(Dh(), x)), D8(), to);
-}
+HWY_INLINE hn::Vec<D16> round_to_half(hn::Vec<Df> x) { return hn::BitCast(D16(), hn::DemoteTo(Dh(), x)); }
 #else
 HWY_INLINE hn::Vec<Df> widen_half_bits(hn::Vec<Du> h) {
   const Du d;
@@ -58,7 +56,7 @@ HWY_INLINE hn::Vec<Df> widen_half_bits(hn::Vec<Du> h) {
 HWY_INLINE hn::Vec<Df> widen_half(const std::uint8_t* from) {
   return widen_half_bits(hn::PromoteTo(Du(), load_16bit(from)));
 }
-HWY_INLINE void store_half(hn::Vec<Df> x, std::uint8_t* to) {
+HWY_INLINE hn::Vec<D16> round_to_half(hn::Vec<Df> x) {
   const Du d;
   const Di di;
   const auto bits = hn::BitCast(d, x);
@@ -75,8 +73,34 @@ HWY_INLINE void store_half(hn::Vec<Df> x, std::uint8_t* to) {
   auto result = hn::IfThenElse(is(0x38800000), hn::ShiftRight<13>(rounded), subnormal);
   result = hn::IfThenElse(is(0x477ff000), hn::Set(d, 0x7c00), result);  // 65520 and above
   result = hn::IfThenElse(is(0x7f800001), hn::Set(d, 0x7e00), result);
-  const auto half = hn::DemoteTo(D16(), hn::BitCast(di, hn::Or(sign, result)));
-  hn::StoreU(hn::BitCast(D8(), half), D8(), to);
+  return hn::DemoteTo(D16(), hn::BitCast(di, hn::Or(sign, result)));
+}
+#endif
+
+HWY_INLINE hn::Vec<Df> widen_bfloat16(const std::uint8_t* from) {
+  return hn::BitCast(Df(), hn::ShiftLeft<16>(hn::PromoteTo(Du(), load_16bit(from))));
+}
+
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE hn::Vec<D16> round_to_bfloat16(hn::Vec<Df> x) {
+  const __m512i bits = _mm512_castps_si512(x.raw);
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  const __m512i up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  const __m512i rounded = _mm512_mask_add_epi32(up, odd, bits, _mm512_set1_epi32(0x8000));
+  // Where x is a quiet or a signaling NaN (the two lowest fields), x made quiet; elsewhere what is there.
+  const __m512 quiet = _mm512_fixupimm_ps(_mm512_castsi512_ps(rounded), x.raw, _mm512_set1_epi32(0x22), 0);
+  alignas(64) static constexpr std::uint16_t kUpper[32] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+  const __m512i upper = _mm512_permutexvar_epi16(_mm512_load_si512(kUpper), _mm512_castps_si512(quiet));
+  return hn::Vec<D16>{_mm512_castsi512_si256(upper)};
+}
+#else
+HWY_INLINE hn::Vec<D16> round_to_bfloat16(hn::Vec<Df> x) {
+  const Du d;
+  const auto bits = hn::BitCast(d, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd);
+  const auto quiet = hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(x)), hn::Or(bits, hn::Set(d, 0x400000)), rounded);
+  return hn::DemoteTo(D16(), hn::BitCast(Di(), hn::ShiftRight<16>(quiet)));
 }
 #endif
 

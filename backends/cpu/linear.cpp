@@ -21,7 +21,8 @@ Product product_of(const nibble_request& r, Target target) {
   if (p.rows <= kFewRows) p.chunk = 512;  // sixteen pieces of rows in a first-level cache
   p.decode = [&r, &table](std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count, float* out,
                           std::int64_t ld) {
-    for (std::int64_t i = 0; i < n_count; ++i) table.decode_row(r.weight, n + i, 0, 0, k, k_count, out + i * ld);
+    for (std::int64_t i = 0; i < n_count; ++i)
+      table.decode_row(r.weight, n + i, 0, 0, k, k_count, Sink::store_f32, {out + i * ld});
   };
   p.activation = [&x](std::int64_t m) { return bytes_of(x) + m * x.byte_stride[1]; };
   p.activation_stride = x.byte_stride[0];
@@ -32,7 +33,7 @@ Product product_of(const nibble_request& r, Target target) {
       for (std::int64_t i = 0; i < count; ++i) sums[i] += load_element(r.bias.format, bias + i * r.bias.byte_stride[0]);
     }
     std::uint8_t* out = bytes_of(dst) + m * dst.byte_stride[1] + n * dst.byte_stride[0];
-    round_to(table, dst.format, sums, count, out);
+    table.round(sums, count, store_sink(dst.format), out);
   };
   return p;
 }

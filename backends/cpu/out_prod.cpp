@@ -7,17 +7,21 @@
 #include "core/decode.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace nibble::cpu {
 namespace {
 
 /// The fewer rows use a panel, the longer the pieces of the weight's rows: decoding then costs more than multiplying.
+/// With very many, sums no longer stay in a cache, and a deeper panel reads and writes them less often.
 struct PanelShape {
   std::int64_t most_rows, chunk, columns;
 };
 constexpr PanelShape kPanelShapes[] = {
     {kFewRows, 16, 512},  // 32 KiB: stays in a first-level cache
-    {48, 128, 512},       // 256 KiB, in a second-level cache, as the default is
+    {48, 128, 512},       // 256 KiB, in a second-level cache
+    {1024, 256, 256},     // likewise
+    {std::numeric_limits<std::int64_t>::max(), 384, 256},
 };
 
 /// The product of one slice of the weight with all that is multiplied by it: tokens x repeats.
@@ -36,12 +40,9 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
   p.rows = tokens * r2 * r3;
   p.columns = w.shape[0];
   p.depth = w.shape[1];
-  for (const PanelShape& shape : kPanelShapes) {
-    if (p.rows > shape.most_rows) continue;
-    p.chunk = shape.chunk;
-    p.panel_columns = shape.columns;
-    break;
-  }
+  const auto shape = std::ranges::find_if(kPanelShapes, [&](const PanelShape& s) { return p.rows <= s.most_rows; });
+  p.chunk = shape->chunk;
+  p.panel_columns = shape->columns;
   const auto prefetch_ahead = [&r, w2, w3](std::int64_t k, std::int64_t n, std::int64_t n_count) {
     constexpr std::int64_t kAhead = 8;  // rows whose bytes are on their way
     if (k + kAhead < r.weight.packed.shape[1]) prefetch_row(r.weight, k + kAhead, w2, w3, n, n_count);
@@ -50,16 +51,17 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
                                                   std::int64_t n_count, float* out, std::int64_t ld) {
     for (std::int64_t i = 0; i < k_count; ++i) {
       prefetch_ahead(k + i, n, n_count);
-      table.decode_row(r.weight, k + i, w2, w3, n, n_count, out + i * ld);
+      table.decode_row(r.weight, k + i, w2, w3, n, n_count, Sink::store_f32, {out + i * ld});
     }
   };
-  if (p.rows == 1 && table.has_multiply_row(w.format)) {
+  if (p.rows <= kMostAddedRows && table.has_sink(Sink::add_1)) {
     p.panels = Product::Panels::none;
     p.panel_columns = 2048;  // their sums stay in a first-level cache
-    p.multiply_row = [&r, &table, w2, w3, prefetch_ahead](std::int64_t k, std::int64_t n, std::int64_t n_count,
-                                                          float factor, float* sums) {
+    p.multiply_row = [&r, &table, w2, w3, prefetch_ahead, add = add_sink(p.rows)](
+                         std::int64_t k, std::int64_t n, std::int64_t n_count, const float* factors, float* sums,
+                         std::int64_t ld) {
       prefetch_ahead(k, n, n_count);
-      table.multiply_row(r.weight, k, w2, w3, n, n_count, factor, sums);
+      table.decode_row(r.weight, k, w2, w3, n, n_count, add, {sums, factors, ld});
     };
   }
   p.activation = [&src1, offset](std::int64_t m) { return bytes_of(src1) + offset(m, src1.byte_stride[0], src1); };
@@ -71,7 +73,7 @@ Product product_of(const nibble_request& r, Target target, std::int64_t w2, std:
     for (std::int64_t i = 0; accumulate && i < count; ++i) {
       sums[i] += load_element(dst.format, out + i * dst.byte_stride[0]);
     }
-    round_to(table, dst.format, sums, count, out);
+    table.round(sums, count, store_sink(dst.format), out);
   };
   return p;
 }

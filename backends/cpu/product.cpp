@@ -77,7 +77,7 @@ class Pass {
   Pass(const Product& p, const Cut& cut, void* workspace, std::int64_t first_row, std::int64_t first_panel)
       : p_(p),
         kernel_(microkernel(p.target)),
-        to_floats_(element_decoder(p.target, p.activation_type)),
+        to_floats_(element_decoder(p.target, p.activation_type, Sink::store_f32)),
         element_bytes_(p.activation_type == NIBBLE_F32 ? 4 : 2),
         cut_(cut),
         buffers_(p, cut, workspace),
@@ -140,7 +140,7 @@ class Pass {
     bool neighbours = true;
     for (std::int64_t row = 1; row < t.count; ++row) neighbours &= row_at(t, row, k) == first + row * element_bytes_;
     for (std::int64_t i = 0; neighbours && i < count; ++i)
-      to_floats_(first + i * p_.activation_stride, t.count, to + i * t.count);
+      to_floats_(first + i * p_.activation_stride, t.count, {to + i * t.count});
     for (std::int64_t row = 0; !neighbours && row < t.count; ++row) {
       const std::uint8_t* from = row_at(t, row, k);
       for (std::int64_t i = 0; i < count; ++i)
@@ -153,7 +153,7 @@ class Pass {
     float values[kPiece];
     for (std::int64_t i = 0; i < count; i += kPiece) {
       const std::int64_t n = std::min(kPiece, count - i);
-      to_floats_(row_at(t, row, k + i), n, t.count == 1 ? to + i : values);
+      to_floats_(row_at(t, row, k + i), n, {t.count == 1 ? to + i : values});
       for (std::int64_t j = 0; t.count != 1 && j < n; ++j) to[(i + j) * t.count] = values[j];
     }
   }
@@ -171,8 +171,8 @@ class Pass {
     if (offset == 0 && begin == end) {  // a slice without any k: its sums are zero
       for (std::int64_t m = 0; m < rows_; ++m) std::fill_n(out + m * ldc(), count, 0.0f);
     } else if (p_.panels == Panels::none) {
-      if (offset == 0) std::fill_n(out, count, 0.0f);
-      for (std::int64_t k = begin; k < end; ++k) p_.multiply_row(k, n, count, packed(slice, k - begin)[0], out);
+      for (std::int64_t m = 0; offset == 0 && m < rows_; ++m) std::fill_n(out + m * ldc(), count, 0.0f);
+      for (std::int64_t k = begin; k < end; ++k) p_.multiply_row(k, n, count, packed(slice, k - begin), out, ldc());
     } else if (p_.panels == Panels::dots) {
       for (std::int64_t i = 0; i < count; i += kDecodedRows) {
         dot_columns(slice, offset, n + i, std::min(kDecodedRows, count - i), buffer, out + i);

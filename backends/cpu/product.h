@@ -27,7 +27,7 @@ struct Product {
     as_decoded,  ///< a row of a panel is a piece of a row of the weight
     transposed,  ///< a column of a panel is
     dots,        ///< likewise, but for few rows: dot products along k need no transposition
-    none         ///< one row: multiply_row adds a row of the weight to the sums as it is decoded
+    none         ///< few rows: multiply_row adds a row of the weight to the sums as it is decoded
   };
 
   Target target{};
@@ -40,8 +40,10 @@ struct Product {
   std::function<void(std::int64_t k, std::int64_t k_count, std::int64_t n, std::int64_t n_count, float* out,
                      std::int64_t ld)>
       decode;
-  /// For `none`: sums[n] += factor * weight[k][n].
-  std::function<void(std::int64_t k, std::int64_t n, std::int64_t n_count, float factor, float* sums)> multiply_row;
+  /// For `none`: sums[m][n] += factors[m] * weight[k][n], rows of sums `ld` apart.
+  std::function<void(std::int64_t k, std::int64_t n, std::int64_t n_count, const float* factors, float* sums,
+                     std::int64_t ld)>
+      multiply_row;
   /// Where activation[m][0] is, and the distance to activation[m][1].
   std::function<const std::uint8_t*(std::int64_t m)> activation;
   std::int64_t activation_stride = 0;

@@ -12,6 +12,8 @@
 #include <array>
 #include <cstdint>
 
+#include "backends/cpu/halves-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 #if HWY_TARGET == HWY_AVX3
@@ -46,8 +48,10 @@ class Table256 {
     }
   }
   /// 64 values at a time; answers how many that were.
+  template <class Put>
   NIBBLE_CPU_VBMI HWY_INLINE std::int64_t decode(const std::uint8_t* HWY_RESTRICT packed, std::int64_t count,
-                                                 float scale, float* HWY_RESTRICT out) const {
+                                                 float scale, typename Put::Element* HWY_RESTRICT out,
+                                                 const Put& put) const {
     const __m512 scales = _mm512_set1_ps(scale);
     // Interleaving works within 128 bits, so four codes that belong together go to each of the four parts.
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -60,7 +64,7 @@ class Table256 {
       const __m512i values[4] = {_mm512_unpacklo_epi16(low01, low23), _mm512_unpackhi_epi16(low01, low23),
                                  _mm512_unpacklo_epi16(high01, high23), _mm512_unpackhi_epi16(high01, high23)};
       for (int v = 0; v < 4; ++v)
-        _mm512_storeu_ps(out + i + 16 * v, _mm512_mul_ps(_mm512_castsi512_ps(values[v]), scales));
+        put(hn::Vec<Df>{_mm512_mul_ps(_mm512_castsi512_ps(values[v]), scales)}, out + i + 16 * v);
     }
     return i;
   }

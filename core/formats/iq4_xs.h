@@ -31,6 +31,25 @@ struct IQ4_XS {
     const int high = static_cast<int>(load_u16(block + 2) >> 2 * i & 3u);
     return {mul_rn(load_half(block), static_cast<float>((low | high << 4) - 32))};
   }
+
+  static constexpr int kScaleHalf = 0, kScaleBias = 32;
+  static constexpr ScaleCodes scale_codes(const std::uint8_t* block) {
+    const std::uint32_t high = load_u16(block + 2);
+    return {.scale = {four_codes(load_u16(block + 4), high & 255u), four_codes(load_u16(block + 6), high >> 8)}};
+  }
+
+ private:
+  /// Four nibbles, and as many pairs of bits above them, as bytes; each twice, since two runs share a scale.
+  static constexpr std::uint64_t four_codes(std::uint32_t low, std::uint32_t high) {
+    low = (low | low << 8) & 0x00ff00ffu;
+    low = (low | low << 4) & 0x0f0f0f0fu;
+    high = (high | high << 12) & 0x000f000fu;
+    high = (high | high << 6) & 0x03030303u;
+    std::uint64_t codes = low | high << 4;
+    codes = (codes | codes << 16) & 0x0000ffff0000ffffu;
+    codes = (codes | codes << 8) & 0x00ff00ff00ff00ffu;
+    return codes | codes << 8;
+  }
 };
 
 }  // namespace nibble::format

@@ -53,7 +53,7 @@ void expect_as_reference(const TargetInfo& target, const Weight& w, std::int64_t
   // One float past the vector's start, so that no vector is aligned.
   std::vector<float> got(static_cast<std::size_t>(count + 2 * kAround + 1), kCanary);
   float* out = got.data() + kAround + 1;
-  decode_table(target.target).decode_row(w, i1, 0, 0, first, count, out);
+  decode_table(target.target).decode_row(w, i1, 0, 0, first, count, Sink::store_f32, {out});
   const std::int64_t at = first_difference(out, expected.data(), count);
   EXPECT_EQ(at, -1) << target.name << ' ' << what << ": value " << at << " of " << count << " from " << first << " is "
                     << out[at] << ", expected " << expected[static_cast<std::size_t>(at)];
@@ -240,7 +240,7 @@ TEST(CpuDecodeTest, ResultsBeyondTheCaches) {
   std::vector<float> values(kValues);
   nibble::decode_row(make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {kValues})), 0, 0, 0, 0, kValues,
                      values.data());
-  for (const nibble_format type : {NIBBLE_F32, NIBBLE_F16}) {
+  for (const nibble_format type : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
     const std::size_t size = type == NIBBLE_F32 ? 4 : 2, all = kValues * size;
     std::vector<std::uint8_t> expected(all), got(all + 3 * kLine);
     for (std::size_t i = 0; i < values.size(); ++i) store_element(type, expected.data() + i * size, values[i]);
@@ -259,29 +259,114 @@ TEST(CpuDecodeTest, ResultsBeyondTheCaches) {
   }
 }
 
-TEST(CpuDecodeTest, StreamedAndMultipliedRowsAreTheDecodedOnes) {
-  constexpr std::int64_t kBlocks = 19;  // more than are decoded together
+/// A weight of `count` values with the storage that it points to; scales are numbers of moderate size.
+struct AnyWeight {
+  std::vector<std::uint8_t> packed;
+  FlatWeight flat;
+  Weight w{};
+};
+
+template <class F>
+AnyWeight any_weight(std::int64_t count) {
+  AnyWeight any;
+  if constexpr (is_flat(F::kEngine)) {
+    any.flat = flat_weight(F::kId, count, 64, 256);
+    any.w = any.flat.w;
+  } else {
+    any.packed = random_bytes(static_cast<std::size_t>(count / F::kBlockValues * F::kBlockBytes), 12);
+    any.w = make_weight(make_tensor(any.packed.data(), F::kId, {count}));
+  }
+  return any;
+}
+
+/// What a sink that writes `type` should leave, with a NaN's free bits as `got` has them.
+std::vector<std::uint8_t> as_type(nibble_format type, const std::vector<float>& values, const std::uint8_t* got) {
+  const std::size_t size = type == NIBBLE_F32 ? 4 : 2;
+  std::vector<std::uint8_t> expected(values.size() * size);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint8_t* at = expected.data() + i * size;
+    store_element(type, at, values[i]);
+    if (std::isnan(load_element(type, at)) && std::isnan(load_element(type, got + i * size)))
+      std::memcpy(at, got + i * size, size);
+  }
+  return expected;
+}
+
+/// Values [first, first + count) through each sink that writes, from a cache line on: right, and nothing around them.
+void expect_sinks_as_reference(const TargetInfo& target, const Weight& w, std::int64_t first, std::int64_t count) {
+  constexpr std::size_t kLine = 64;
+  const DecodeTable& table = decode_table(target.target);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  nibble::decode_row(w, 0, 0, 0, first, count, values.data());
+  for (const nibble_format type : {NIBBLE_F32, NIBBLE_F16, NIBBLE_BF16}) {
+    for (const Sink sink : {store_sink(type), stream_sink(type)}) {
+      if (!table.has_sink(sink)) continue;
+      const std::size_t bytes = values.size() * (type == NIBBLE_F32 ? 4 : 2);
+      std::vector<std::uint8_t> memory(bytes + 3 * kLine, 0xa5);
+      std::uint8_t* out =
+          memory.data() + kLine + (kLine - reinterpret_cast<std::uintptr_t>(memory.data()) % kLine) % kLine;
+      table.decode_row(w, 0, 0, 0, first, count, sink, {out});
+      const auto expected = as_type(type, values, out);
+      EXPECT_EQ(std::memcmp(out, expected.data(), bytes), 0)
+          << target.name << ' ' << format_name(w.packed.format) << " through sink " << static_cast<int>(sink)
+          << " from " << first << ", " << count << " values";
+      EXPECT_EQ(out[-1], 0xa5);
+      EXPECT_EQ(out[bytes], 0xa5);
+    }
+  }
+}
+
+TEST(CpuDecodeTest, EverySinkGetsTheDecodedValues) {
+  for_each_format([](auto f) {
+    using F = decltype(f);
+    const std::int64_t count = 19 * std::max(F::kBlockValues, 16);  // more blocks than are decoded together
+    const AnyWeight any = any_weight<F>(count);
+    for (const TargetInfo& t : targets()) {
+      expect_sinks_as_reference(t, any.w, 0, count);
+      if (!is_flat(F::kEngine)) continue;
+      // From within a vector's place, and from within a block.
+      for (const std::int64_t first : {1, 7, 16, 48, 65}) expect_sinks_as_reference(t, any.w, first, count - first - 3);
+    }
+  });
+}
+
+/// Adds a row to `rows` rows of ones with factors 2 and 4: those products are exact, so one rounding or two are
+/// the same.
+void expect_added(const TargetInfo& target, const Weight& w, std::int64_t rows, const std::vector<float>& values) {
+  constexpr float kFactors[] = {2, 4};
+  const auto count = static_cast<std::int64_t>(values.size()), ld = count + 1;
+  std::vector<float> sums(static_cast<std::size_t>(rows * ld), 1.0f);
+  decode_table(target.target).decode_row(w, 0, 0, 0, 0, count, add_sink(rows), {sums.data(), kFactors, ld});
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::vector<float> expected = values;
+    for (float& x : expected) x = x * kFactors[row] + 1.0f;
+    expected.push_back(1.0f);  // nothing is added behind a row
+    EXPECT_EQ(first_difference(sums.data() + row * ld, expected.data(), ld), -1)
+        << target.name << ' ' << format_name(w.packed.format) << ": row " << row << " of " << rows;
+  }
+}
+
+TEST(CpuDecodeTest, EveryFormatIsAddedToSums) {
+  for_each_format([](auto f) {
+    using F = decltype(f);
+    const std::int64_t count =
+        19 * std::max(F::kBlockValues, 16) - (F::kBlockValues == 1 || is_flat(F::kEngine) ? 3 : 0);
+    const AnyWeight any = any_weight<F>(count);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    nibble::decode_row(any.w, 0, 0, 0, 0, count, values.data());
+    for (const TargetInfo& t : targets()) {
+      EXPECT_EQ(decode_table(t.target).has_sink(Sink::add_1), t.target != Target::portable) << t.name;
+      for (std::int64_t rows = 1; rows <= kMostAddedRows && decode_table(t.target).has_sink(add_sink(rows)); ++rows)
+        expect_added(t, any.w, rows, values);
+    }
+  });
+}
+
+TEST(CpuDecodeTest, EveryTargetButTheScalarOneStreams) {
   for (const TargetInfo& t : targets()) {
     const DecodeTable& table = decode_table(t.target);
-    for_each_format([&](auto f) {
-      using F = decltype(f);
-      constexpr std::int64_t kValues = kBlocks * F::kBlockValues;
-      if (!table.has_stream_row(F::kId)) return;
-      auto bytes = random_bytes(kBlocks * F::kBlockBytes, 12);
-      const auto w = make_weight(make_tensor(bytes.data(), F::kId, {kValues}));
-      std::vector<float> expected(kValues);
-      nibble::decode_row(w, 0, 0, 0, 0, kValues, expected.data());
-      std::vector<float> memory(kValues + 16);
-      float* out = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
-      table.stream_row(w, 0, 0, 0, 0, kValues, out);
-      EXPECT_EQ(first_difference(out, expected.data(), kValues), -1) << t.name << ' ' << F::kName;
-      ASSERT_TRUE(table.has_multiply_row(F::kId));
-      std::vector<float> sums(kValues, 1.0f);
-      table.multiply_row(w, 0, 0, 0, 0, kValues, 2.0f, sums.data());
-      for (float& x : expected) x = x * 2.0f + 1.0f;  // doubling is exact, so one rounding or two are the same
-      EXPECT_EQ(first_difference(sums.data(), expected.data(), kValues), -1) << t.name << ' ' << F::kName;
-    });
-    EXPECT_EQ(table.has_stream_row(NIBBLE_Q4_K), t.target != Target::portable) << t.name;
+    EXPECT_EQ(table.has_sink(Sink::stream_f32), t.target != Target::portable) << t.name;
+    for (const Sink store : {Sink::store_f32, Sink::store_f16, Sink::store_bf16}) EXPECT_TRUE(table.has_sink(store));
   }
 }
 

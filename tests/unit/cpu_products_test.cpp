@@ -3,6 +3,7 @@
 // Apart from conformance, which sees whole kernels through one way of cutting at a time.
 #include "backends/cpu/microkernel.h"
 #include "backends/cpu/rows.h"
+#include "core/decode.h"
 #include "tests/support/random.h"
 #include "tests/support/weights.h"
 
@@ -201,6 +202,9 @@ class Call {
     return dst_;
   }
 
+  [[nodiscard]] const nibble_weight& weight() const { return request_.weight; }
+  [[nodiscard]] const Floats& src1() const { return src1_; }
+
  private:
   const nibble_kernel& kernel_;
   test::HostWeight weight_;
@@ -233,7 +237,7 @@ void expect_one_result(const nibble_kernel& k, std::int64_t in, std::int64_t out
 TEST(ProductTest, NoCutChangesABit) {
   for_each_target([](const TargetInfo& target) {
     const auto index = static_cast<std::size_t>(target.target);
-    for (const std::int64_t tokens : {1, 8, 9, 70}) {
+    for (const std::int64_t tokens : {1, 2, 8, 9, 70}) {
       // Wide and shallow, then narrow and deep: there k is cut into slices.
       for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{1184, 300}, {96, 9000}}) {
         expect_one_result(out_prod_rows()[index], in, out, tokens);
@@ -241,6 +245,30 @@ TEST(ProductTest, NoCutChangesABit) {
       }
     }
   });
+}
+
+TEST(ProductTest, VeryManyTokensThroughDeeperPanels) {
+  constexpr std::int64_t kIn = 64, kOut = 800, kTokens = 1100;
+  const TargetInfo* best =
+      std::ranges::find_if(kTargets, [](const TargetInfo& t) { return (t.isa & ~detected_isa()) == 0; });
+  const nibble_kernel& k = out_prod_rows()[static_cast<std::size_t>(best->target)];
+  expect_one_result(k, kIn, kOut, kTokens);
+  Call call(k, NIBBLE_Q4_0, kIn, kOut, kTokens);
+  const Floats got = call.run(2, call.need(2).bytes);
+  Floats row(kIn);
+  std::vector<double> sums(got.size()), magnitudes(got.size());
+  for (std::int64_t o = 0; o < kOut; ++o) {
+    nibble::decode_row(call.weight(), o, 0, 0, 0, kIn, row.data());
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      for (std::int64_t i = 0; i < kIn; ++i) {
+        const double product = static_cast<double>(row[static_cast<std::size_t>(i)]) *
+                               call.src1()[static_cast<std::size_t>(o * kTokens + t)];
+        sums[static_cast<std::size_t>(t * kIn + i)] += product;
+        magnitudes[static_cast<std::size_t>(t * kIn + i)] += std::abs(product);
+      }
+    }
+  }
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], sums[i], (kOut + 2) * 0x1p-24 * magnitudes[i]) << i;
 }
 
 /// A batch of nothing is a right request: its plan is made before anyone sees that there is nothing to do.
