@@ -21,13 +21,13 @@ using overrides::kKinds;
 /// Sets a variable for one test.
 class Scoped {
  public:
-  Scoped(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  Scoped(std::string name, const char* value) : name_(std::move(name)) { setenv(name_.c_str(), value, 1); }
   Scoped(const Scoped&) = delete;
   Scoped& operator=(const Scoped&) = delete;
-  ~Scoped() { unsetenv(name_); }
+  ~Scoped() { unsetenv(name_.c_str()); }
 
  private:
-  const char* name_;
+  std::string name_;
 };
 
 std::string chosen(const Result<Registry>& registry) {
@@ -55,6 +55,21 @@ TEST(OverridesTest, WhatIsWrongIsOneLineWithTheValidValues) {
     EXPECT_EQ(status.code(), NIBBLE_BAD_SETTING) << label(c);
     EXPECT_NE(status.message().find(c.message), std::string::npos) << label(c) << ": " << status.message();
     EXPECT_EQ(status.message().find('\n'), std::string::npos) << label(c);
+  }
+}
+
+TEST(OverridesTest, AVeryLongValueMakesNoVeryLongLine) {
+  const std::string name(100000, 'x');
+  for (const std::string_view variable : Settings::variables()) {
+    for (const std::string& value : {name, name + ",", "dequantize=" + name, name + "=" + name, name + "::"}) {
+      const Scoped set(std::string(variable), value.c_str());
+      const auto registry = Registry::create();
+      std::size_t longest = registry.status().message().size();
+      if (registry.ok()) {
+        for (const PluginRecord& p : registry->plugins()) longest = std::max(longest, p.reason.size());
+      }
+      EXPECT_LT(longest, 6000u) << variable << "=" << value.substr(0, 20);
+    }
   }
 }
 
