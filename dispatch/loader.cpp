@@ -237,7 +237,6 @@ std::string excluded(const Settings& settings, const std::string& backend) {
 
 bool disables_backend(std::string_view pattern, std::string_view backend) {
   if (pattern.ends_with(".*")) pattern.remove_suffix(2);
-  if (pattern.find('.') != std::string_view::npos) return false;
   return fnmatch(std::string(pattern).c_str(), std::string(backend).c_str(), 0) == 0;
 }
 

@@ -51,8 +51,11 @@ TEST(OverridesTest, WhatIsWrongIsOneLineWithTheValidValues) {
   for (const Case& c : kCases) {
     if (c.set != nullptr) continue;
     const Scoped beside(c.beside.first, c.beside.second), set(c.variable, c.value);
-    const Status status = Registry::create().status();
+    const Status status = Registry::create().status(), read = Settings::from_environment().status();
     EXPECT_EQ(status.code(), NIBBLE_BAD_SETTING) << label(c);
+    if (c.kind == Kind::malformed) {
+      EXPECT_EQ(read.message(), status.message()) << label(c);
+    }
     EXPECT_NE(status.message().find(c.message), std::string::npos) << label(c) << ": " << status.message();
     EXPECT_EQ(status.message().find('\n'), std::string::npos) << label(c);
   }
@@ -132,6 +135,50 @@ TEST(OverridesTest, GoodValuesChangeTheChoice) {
                                         {"NIBBLE_DISABLE", "*.dequantize.simd.*"}}) {
     const Scoped set(variable, value);
     EXPECT_EQ(chosen(Registry::create()), "reference.dequantize.scalar") << variable << "=" << value;
+  }
+}
+
+TEST(OverridesTest, BackEndsComeInTheOrderThatIsAskedFor) {
+  for (const auto& [value, first] : {std::pair{"reference,cpu", "reference"}, {"cpu,reference", "cpu"}}) {
+    const Scoped set("NIBBLE_BACKEND", value);
+    const auto registry = Registry::create();
+    ASSERT_TRUE(registry.ok()) << registry.status().message();
+    EXPECT_EQ(registry->kernels().front().backend, first);
+    EXPECT_EQ(registry->devices().front().backend, first);
+  }
+}
+
+TEST(OverridesTest, WhatARequestLeavesOpenIsFilledIn) {
+  Settings settings;
+  settings.math = NIBBLE_MATH_BF16;
+  settings.threads = 7;
+  settings.workspace_mib = 3;
+  const auto registry = Registry::create(settings);
+  nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  r.math = NIBBLE_MATH_DEFAULT;
+  const auto open = registry->plan(r);
+  EXPECT_EQ(open->request().math, NIBBLE_MATH_BF16);
+  EXPECT_EQ(open->request().threads, 7u);
+  EXPECT_EQ(open->request().workspace_limit_bytes, 3u << 20);
+  r.math = NIBBLE_MATH_F32;
+  r.threads = 2;
+  r.workspace_limit_bytes = 5;
+  const auto said = registry->plan(r);
+  EXPECT_EQ(said->request().math, NIBBLE_MATH_F32);
+  EXPECT_EQ(said->request().threads, 2u);
+  EXPECT_EQ(said->request().workspace_limit_bytes, 5u);
+}
+
+TEST(OverridesTest, EachNewDecisionIsExplainedWhereThatIsAskedFor) {
+  const nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  for (const bool asked : {false, true}) {
+    Settings settings;
+    settings.explain = asked;
+    const auto registry = Registry::create(settings);
+    testing::internal::CaptureStderr();
+    const auto plan = registry->plan(r);
+    const std::string printed = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(printed, asked ? to_text(*registry->explain(r)) : "") << plan.status().message();
   }
 }
 
