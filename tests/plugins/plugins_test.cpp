@@ -4,6 +4,7 @@
 
 #include "tests/plugins/expected.h"
 #include "tests/plugins/fixture.h"
+#include "tests/support/sanitized.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -22,11 +23,10 @@ using test::Decode;
 using test::expected_records;
 using test::ExpectedRecord;
 using test::find;
+using test::kSanitized;
 using test::PluginsTest;
 using test::reason_of;
 namespace fs = std::filesystem;
-
-constexpr bool kSanitized = NIBBLE_TEST_SANITIZED;
 
 void expect_the_rest_works(const Registry& registry) {
   Decode d;
