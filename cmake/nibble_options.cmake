@@ -15,3 +15,12 @@ if(NIBBLE_SANITIZE)
   target_compile_options(nibble_options INTERFACE -fsanitize=${NIBBLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(nibble_options INTERFACE -fsanitize=${NIBBLE_SANITIZE})
 endif()
+
+# fmt from its headers alone, so that nothing installed needs its library. What is sanitized is not installed: there the
+# library serves, and most files compile in a third of the time.
+add_library(nibble_fmt INTERFACE)
+if(NIBBLE_SANITIZE)
+  target_link_libraries(nibble_fmt INTERFACE fmt::fmt)
+else()
+  target_link_libraries(nibble_fmt INTERFACE fmt::fmt-header-only)
+endif()

@@ -2,15 +2,16 @@
 // Apart from the registry: these only write a request down and hand it over.
 #include <nibble/nibble.hpp>
 
-#include "dispatch/plugin_call.h"
+#include "dispatch/allocation.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace nibble {
 namespace {
+
+constexpr std::uint64_t kAlignment = 64;  // as OwnedTensor promises
 
 Result<Registry> registry_of(const Options& options) {
   if (options.registry != nullptr) return *options.registry;
@@ -62,23 +63,16 @@ Result<OwnedTensor> OwnedTensor::allocate(const Registry& registry, Format type,
   t.memory_ = *memory;
   t.stream_ = stream;
   t.owner_ = std::make_shared<const Registry>(registry);
-  constexpr std::uint64_t kAlignment = 64;
+  Allocation allocation;
+  TextBuffer text;
   const std::uint64_t rounded = (std::max<std::uint64_t>(*bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  if (t.memory_ == nullptr) {
-    t.data_ = std::aligned_alloc(kAlignment, rounded);
-  } else {
-    TextBuffer text;
-    const nibble_status status =
-        guarded(text, [&] { return t.memory_->allocate(device.index, rounded, stream, &t.data_, text.get()); });
-    if (status != NIBBLE_OK) {
-      t.data_ = nullptr;
-      return Status{status,
-                    fmt::format("{} bytes on {}: {}", rounded, device_name(device), text.view("no reason given"))};
-    }
+  const nibble_status status = nibble::allocate(*memory, device.index, rounded, kAlignment, stream, allocation, text);
+  if (status != NIBBLE_OK) {
+    const std::string_view otherwise = status == NIBBLE_OUT_OF_MEMORY ? "out of memory" : "no reason given";
+    return Status{status, fmt::format("{} bytes on {}: {}", rounded, device_name(device), text.line(otherwise))};
   }
-  if (t.data_ == nullptr)
-    return Status{NIBBLE_OUT_OF_MEMORY, fmt::format("{} bytes on {}: out of memory", rounded, device_name(device))};
-  t.view_ = make_tensor(t.data_, type, shape, device);
+  t.data_ = allocation.base;
+  t.view_ = make_tensor(allocation.data, type, shape, device);
   return t;
 }
 
@@ -93,15 +87,7 @@ OwnedTensor& OwnedTensor::operator=(OwnedTensor&& other) noexcept {
   return *this;
 }
 
-OwnedTensor::~OwnedTensor() {
-  if (data_ == nullptr) return;
-  if (memory_ == nullptr) {
-    std::free(data_);
-    return;
-  }
-  TextBuffer text;
-  guarded(text, [&] { return memory_->release(view_.device_index, data_, stream_, text.get()); });
-}
+OwnedTensor::~OwnedTensor() { release(memory_, view_.device_index, data_, stream_); }
 
 Status dequantize(const Weight& weight, const Tensor& dst, const Options& options) {
   return run(request_of(NIBBLE_OP_DEQUANTIZE, weight, dst, options), options);

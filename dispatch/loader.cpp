@@ -4,11 +4,11 @@
 
 #include "backends/reference/plugin.h"
 #include "core/ops/ops.h"
+#include "core/text.h"
 #include "dispatch/plugin_call.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -71,11 +71,14 @@ bool is_plain_name(std::string_view name) {
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; });
 }
 
+std::string size_fault(std::string_view thing, std::uint32_t size, std::size_t expected) {
+  return fmt::format("{} has struct_size {}: expected at least {}", thing, size, expected);
+}
+
 /// Why a row cannot be used, or an empty string.
 std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const std::set<std::string_view>& seen) {
   if (k == nullptr) return "a null row";
-  if (k->struct_size < sizeof(nibble_kernel))
-    return fmt::format("a row of {} bytes: expected {}", k->struct_size, sizeof(nibble_kernel));
+  if (k->struct_size < sizeof(nibble_kernel)) return size_fault("a row", k->struct_size, sizeof(nibble_kernel));
   if (k->name == nullptr) return "a row without a name";
   const std::string_view name = k->name;
   if (!is_plain_name(name)) return "a row whose name holds other than a-z, 0-9, '_' and '.'";
@@ -112,7 +115,7 @@ void take_rows(LoadedPlugin& p) {
 std::string memory_fault(const nibble_memory* m) {
   if (m == nullptr) return {};
   if (m->struct_size < sizeof(nibble_memory))
-    return fmt::format("its memory functions are {} bytes: expected {}", m->struct_size, sizeof(nibble_memory));
+    return size_fault("its nibble_memory", m->struct_size, sizeof(nibble_memory));
   const bool whole = m->allocate != nullptr && m->release != nullptr && m->to_device != nullptr &&
                      m->to_host != nullptr && m->synchronize != nullptr && m->stream_create != nullptr &&
                      m->stream_destroy != nullptr;
@@ -124,28 +127,28 @@ std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   PluginRecord& record = p.record;
   if (plugin == nullptr) return fmt::format("it does not speak ABI major {}", NIBBLE_ABI_MAJOR);
   if (plugin->struct_size < offsetof(nibble_plugin, device_type))
-    return fmt::format("its description is {} bytes: expected {}", plugin->struct_size, sizeof(nibble_plugin));
+    return size_fault("its nibble_plugin", plugin->struct_size, sizeof(nibble_plugin));
   record.abi_major = plugin->abi_major;
   record.abi_minor = plugin->abi_minor;
   if (plugin->abi_major != NIBBLE_ABI_MAJOR)
     return fmt::format("it speaks ABI {}.{}: expected major {}", plugin->abi_major, plugin->abi_minor,
                        NIBBLE_ABI_MAJOR);
   if (plugin->struct_size < sizeof(nibble_plugin))
-    return fmt::format("its description is {} bytes: expected {}", plugin->struct_size, sizeof(nibble_plugin));
+    return size_fault("its nibble_plugin", plugin->struct_size, sizeof(nibble_plugin));
   if (plugin->name == nullptr || record.backend != plugin->name) {
-    return fmt::format("it calls itself '{}': expected '{}', as its file", plugin->name == nullptr ? "" : plugin->name,
-                       record.backend);
+    return fmt::format("it calls itself {}: expected '{}', as its file",
+                       quote(plugin->name == nullptr ? "" : plugin->name), record.backend);
   }
   if (plugin->device_count == nullptr || plugin->device_caps == nullptr) return "it lacks device_count or device_caps";
   if (plugin->kernels == nullptr && plugin->kernel_count != 0) return "its list of kernels is null";
   if (std::string fault = memory_fault(plugin->memory); !fault.empty()) return fault;
   record.device_type = plugin->device_type;
-  record.version = plugin->version != nullptr ? plugin->version : "";
+  record.version = plugin->version != nullptr ? printable(plugin->version) : "";
   TextBuffer text;
   if (plugin->open != nullptr) {
     const nibble_status status = guarded(text, [&] { return plugin->open(text.get()); });
     if (status != NIBBLE_OK)
-      return fmt::format("open failed ({}): {}", status_name(status), text.view("no reason given"));
+      return fmt::format("open failed ({}): {}", status_name(status), text.line("no reason given"));
   }
   p.plugin = plugin;
   take_rows(p);
@@ -161,16 +164,23 @@ std::string file_fault(const std::string& path) {
   return fs::is_regular_file(status) ? "" : "it is not a regular file";
 }
 
+/// The linker's words, without the path that the record has already.
+std::string dlopen_fault(const std::string& path) {
+  const char* words = dlerror();
+  if (words == nullptr) return "dlopen failed without a reason";
+  std::string_view text = words;
+  if (text.starts_with(path + ": ")) text.remove_prefix(path.size() + 2);
+  return printable(text, 1000);
+}
+
 std::string load(LoadedPlugin& p) {
   if (p.record.backend == "reference") return "the name 'reference' is the library's own";
   if (p.record.backend.find('.') != std::string::npos)
     return "its name holds a '.', which ends a back end's name in a kernel's";
+  if (!is_plain_name(p.record.backend)) return "its name holds other than a-z, 0-9 and '_'";
   if (std::string fault = file_fault(p.record.path); !fault.empty()) return fault;
   void* handle = dlopen(p.record.path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* words = dlerror();
-    return words != nullptr ? words : "dlopen failed without a reason";
-  }
+  if (handle == nullptr) return dlopen_fault(p.record.path);
   auto query = reinterpret_cast<nibble_plugin_query_fn>(dlsym(handle, NIBBLE_PLUGIN_SYMBOL));
   if (query == nullptr) return "it has no symbol " NIBBLE_PLUGIN_SYMBOL;
   const nibble_plugin* plugin = nullptr;
@@ -179,7 +189,7 @@ std::string load(LoadedPlugin& p) {
     plugin = query(NIBBLE_ABI_MAJOR, NIBBLE_ABI_MINOR);
     return NIBBLE_OK;
   });
-  return status == NIBBLE_OK ? adopt(p, plugin) : std::string(text.view(""));
+  return status == NIBBLE_OK ? adopt(p, plugin) : text.line("");
 }
 
 std::vector<LoadedPlugin> find_all(const Settings& settings) {
@@ -190,7 +200,7 @@ std::vector<LoadedPlugin> find_all(const Settings& settings) {
       PluginRecord& record = p.record;
       if (!record.backend.empty()) {
         const auto [place, is_first] = first.emplace(record.backend, record.path);
-        if (!is_first) record.reason = "shadowed by " + place->second;
+        if (!is_first) record.reason = "shadowed by " + printable(place->second);
       }
       all.push_back(std::move(p));
     }
@@ -208,8 +218,8 @@ Status unknown_backend(std::string_view name, std::span<const LoadedPlugin> all)
   for (const LoadedPlugin& p : all) {
     if (!p.record.backend.empty()) names.insert(p.record.backend);
   }
-  return {NIBBLE_BAD_SETTING,
-          fmt::format("NIBBLE_BACKEND names '{}': expected some of {}", name, fmt::join(names, ", "))};
+  return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_BACKEND names {}: expected some of {}", quote(name),
+                                          listed(std::vector(names.begin(), names.end())))};
 }
 
 /// Why the settings keep a back end out; empty where they do not.
@@ -218,7 +228,7 @@ std::string excluded(const Settings& settings, const std::string& backend) {
   if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), backend) == wanted.end())
     return "not among NIBBLE_BACKEND's";
   for (const std::string& pattern : settings.disable) {
-    if (disables_backend(pattern, backend)) return fmt::format("disabled by '{}'", pattern);
+    if (disables_backend(pattern, backend)) return "disabled by " + quote(pattern);
   }
   return {};
 }
@@ -227,7 +237,6 @@ std::string excluded(const Settings& settings, const std::string& backend) {
 
 bool disables_backend(std::string_view pattern, std::string_view backend) {
   if (pattern.ends_with(".*")) pattern.remove_suffix(2);
-  if (pattern.find('.') != std::string_view::npos) return false;
   return fnmatch(std::string(pattern).c_str(), std::string(backend).c_str(), 0) == 0;
 }
 

@@ -3,10 +3,10 @@
 #include "dispatch/overrides.h"
 
 #include "core/ops/ops.h"
+#include "core/text.h"
 #include "dispatch/loader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
 }
 
 Status malformed(std::string_view variable, std::string_view value, std::string_view expected) {
-  return {NIBBLE_BAD_SETTING, fmt::format("{}={}: expected {}", variable, value, expected)};
+  return {NIBBLE_BAD_SETTING, fmt::format("{}={}: expected {}", variable, printable(value), expected)};
 }
 
 /// A list whose items are not empty; an unset or empty variable is an empty list.
@@ -73,7 +73,7 @@ Status read_number(const char* variable, T least, T most, T& out) {
 }
 
 Status read_force(Settings& s) {
-  const std::string expected = fmt::format("OP=KERNEL, comma-separated, OP one of {}", fmt::join(op_names(), ", "));
+  const std::string expected = fmt::format("OP=KERNEL, comma-separated, OP one of {}", listed(op_names()));
   auto items = read_list("NIBBLE_FORCE", ',', expected);
   if (!items) return items.status();
   for (const std::string& item : *items) {
@@ -123,16 +123,16 @@ Status check_settings(const Settings& s) {
   if (s.math < NIBBLE_MATH_F32 || s.math > NIBBLE_MATH_BF16)
     return malformed("NIBBLE_MATH", fmt::to_string(s.math), kMathValues);
   if (const auto name = find_twice(s.backends); !name.empty())
-    return bad_setting("NIBBLE_BACKEND names '{}' twice: expected once", name);
+    return bad_setting("NIBBLE_BACKEND names {} twice: expected once", quote(name));
   std::vector<std::string> ops;
   for (const auto& [op, kernel] : s.force) ops.push_back(op);
   if (const auto op = find_twice(ops); !op.empty())
-    return bad_setting("NIBBLE_FORCE names operation '{}' twice: expected once", op);
+    return bad_setting("NIBBLE_FORCE names operation {} twice: expected once", quote(op));
   for (const std::string& name : s.backends) {
     for (const std::string& pattern : s.disable) {
       if (disables_backend(pattern, name)) {
-        return bad_setting("back end '{}' is asked for by NIBBLE_BACKEND and disabled by '{}': expected one of the two",
-                           name, pattern);
+        return bad_setting("back end {} is asked for by NIBBLE_BACKEND and disabled by {}: expected one of the two",
+                           quote(name), quote(pattern));
       }
     }
   }

@@ -5,6 +5,11 @@
 
 #include <nibble/abi.h>
 
+#include "core/text.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -21,14 +26,19 @@ class TextBuffer {
     return &text_;
   }
   /// The first line of what was written, or `otherwise` where nothing was.
-  [[nodiscard]] std::string_view view(std::string_view otherwise) const {
+  [[nodiscard]] std::string line(std::string_view otherwise) const {
     const std::string_view text(data_, strnlen(data_, sizeof data_));
-    const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
-    return line.empty() ? otherwise : line;
+    const std::string_view first = text.substr(0, text.find_first_of("\r\n"));
+    return printable(first.empty() ? otherwise : first, sizeof data_);
   }
-  void set(std::string_view message) {
-    const std::size_t length = message.size() < sizeof data_ ? message.size() : sizeof data_ - 1;
-    std::memcpy(data_, message.data(), length);
+  /// Allocates nothing: what is to be said may be that memory is short.
+  void set(std::string_view message, std::string_view more = {}) {
+    std::size_t length = 0;
+    for (const std::string_view part : {message, more}) {
+      const std::size_t fits = std::min(part.size(), sizeof data_ - 1 - length);
+      std::copy_n(part.data(), fits, data_ + length);
+      length += fits;
+    }
     data_[length] = '\0';
   }
 
@@ -37,13 +47,16 @@ class TextBuffer {
   nibble_text text_{};
 };
 
-/// The call's status; NIBBLE_INTERNAL with words in `text` where it threw, which the ABI forbids.
+/// The call's status; NIBBLE_INTERNAL with words in `text` where it threw, which the ABI forbids. What unwinds a thread
+/// is no object: UndefinedBehaviorSanitizer takes the reference that catches it for one to nothing.
 template <class F>
-nibble_status guarded(TextBuffer& text, F&& call) {
+__attribute__((no_sanitize("null", "alignment"))) nibble_status guarded(TextBuffer& text, F&& call) {
   try {
     return call();
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread is cancelled or exits; to stop that on its way ends the process
   } catch (const std::exception& e) {
-    text.set(std::string("the plugin threw, which it must not: ") + e.what());
+    text.set("the plugin threw, which it must not: ", e.what());
   } catch (...) {
     text.set("the plugin threw something that is not a std::exception, which it must not");
   }

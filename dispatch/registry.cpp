@@ -2,18 +2,20 @@
 // Apart from running because all of this happens once, and a call's path should be readable alone.
 #include "core/ops/ops.h"
 #include "core/ops/validate.h"
+#include "core/text.h"
 #include "dispatch/overrides.h"
 #include "dispatch/plugin_call.h"
 #include "dispatch/rules.h"
 #include "dispatch/state.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 
 namespace nibble {
 namespace {
@@ -43,7 +45,20 @@ std::string kernel_names(std::span<const KernelRecord> kernels, nibble_op op) {
   for (const KernelRecord& k : kernels) {
     if (op == 0 || k.kernel->op == op) names.emplace_back(k.kernel->name);
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return listed(names);
+}
+
+/// A kernel of that name for the operation, disabled or not; nullptr: none.
+const KernelRecord* find_kernel(std::span<const KernelRecord> kernels, nibble_op op, std::string_view name) {
+  const auto found = std::find_if(kernels.begin(), kernels.end(),
+                                  [&](const KernelRecord& k) { return k.kernel->op == op && k.kernel->name == name; });
+  return found == kernels.end() ? nullptr : &*found;
+}
+
+std::string unknown_kernel(std::span<const KernelRecord> kernels, nibble_op op, std::string_view name,
+                           std::string_view who) {
+  return fmt::format("{} names kernel {} for {}: expected one of {}", who, quote(name), op_name(op),
+                     kernel_names(kernels, op));
 }
 
 Status check_disable(const Registry::State& s) {
@@ -56,8 +71,8 @@ Status check_disable(const Registry::State& s) {
     });
     if (!some_kernel && !some_backend) {
       return {NIBBLE_BAD_SETTING,
-              fmt::format("NIBBLE_DISABLE names '{}', which matches nothing: expected a back end or one of {}", pattern,
-                          kernel_names(s.kernels, 0))};
+              fmt::format("NIBBLE_DISABLE names {}, which matches nothing: expected a back end or one of {}",
+                          quote(pattern), kernel_names(s.kernels, 0))};
     }
   }
   return {};
@@ -68,19 +83,13 @@ Status check_force(const Registry::State& s) {
     const nibble_op id = find_op_id(op);
     if (id == 0) {
       return {NIBBLE_BAD_SETTING,
-              fmt::format("NIBBLE_FORCE names operation '{}': expected one of {}", op, fmt::join(op_names(), ", "))};
+              fmt::format("NIBBLE_FORCE names operation {}: expected one of {}", quote(op), listed(op_names()))};
     }
-    const auto found =
-        std::find_if(s.kernels.begin(), s.kernels.end(), [id, name = std::string_view(kernel)](const KernelRecord& k) {
-          return k.kernel->op == id && k.kernel->name == name;
-        });
-    if (found == s.kernels.end()) {
-      return {NIBBLE_BAD_SETTING, fmt::format("NIBBLE_FORCE names kernel '{}' for {}: expected one of {}", kernel, op,
-                                              kernel_names(s.kernels, id))};
-    }
+    const KernelRecord* found = find_kernel(s.kernels, id, kernel);
+    if (found == nullptr) return {NIBBLE_BAD_SETTING, unknown_kernel(s.kernels, id, kernel, "NIBBLE_FORCE")};
     if (found->disabled) {
       return {NIBBLE_BAD_SETTING,
-              fmt::format("kernel '{}' is both forced and disabled: expected one of the two", kernel)};
+              fmt::format("kernel {} is both forced and disabled: expected one of the two", quote(kernel))};
     }
   }
   return {};
@@ -90,8 +99,7 @@ Status check_force(const Registry::State& s) {
 Status check_request(const nibble_request& r) {
   const OpInfo* op = find_op(r.op);
   if (op == nullptr) {
-    return {NIBBLE_INVALID_ARGUMENT,
-            fmt::format("request has op {}: expected one of {}", r.op, fmt::join(op_names(), ", "))};
+    return {NIBBLE_INVALID_ARGUMENT, fmt::format("request has op {}: expected one of {}", r.op, listed(op_names()))};
   }
   if (r.math > NIBBLE_MATH_BF16)
     return {NIBBLE_INVALID_ARGUMENT, fmt::format("request has precision class {}: expected 0 to 3", r.math)};
@@ -106,10 +114,30 @@ Status check_request(const nibble_request& r) {
                            {"dst", &r.dst}});
 }
 
-std::string caps_name(const nibble_caps& caps) {
-  const std::string device = device_name({caps.device_type, std::max(caps.device_index, 0)});
-  return fmt::format("{} ({}{})", device.substr(0, caps.device_index < 0 ? device.find(':') : std::string::npos),
-                     caps.arch, caps.device_index < 0 ? ", invented" : "");
+/// "cuda:0 (10.3)"; without what is in brackets where no back end has that device.
+std::string device_text(Device device, const nibble_caps& caps) {
+  return device_name(device) + (caps.arch[0] == '\0' ? "" : fmt::format(" ({})", caps.arch));
+}
+
+std::string invented_text(const nibble_caps& caps) {
+  const std::string device = device_name({caps.device_type, 0});
+  return fmt::format("{} ({}, invented)", device.substr(0, device.rfind(':')), printable(caps.arch));
+}
+
+/// A caller's invented capabilities, whatever version of the struct they came in: what they lack is 0, and their texts
+/// are ended.
+Result<nibble_caps> complete_caps(const nibble_caps& from) {
+  constexpr std::size_t kBytes = offsetof(nibble_caps, name) + sizeof(nibble_caps::name);  // of version 1.0
+  if (from.struct_size < kBytes) {
+    return Status{NIBBLE_INVALID_ARGUMENT, fmt::format("caps have struct_size {}: expected at least {}, their size in "
+                                                       "ABI 1.0",
+                                                       from.struct_size, kBytes)};
+  }
+  nibble_caps caps{};
+  std::memcpy(&caps, &from, std::min<std::size_t>(from.struct_size, sizeof caps));
+  caps.struct_size = sizeof caps;
+  caps.arch[sizeof caps.arch - 1] = caps.name[sizeof caps.name - 1] = '\0';
+  return caps;
 }
 
 }  // namespace
@@ -170,21 +198,23 @@ std::vector<DeviceRecord> Registry::devices() const {
 }
 
 Result<Decision> Registry::explain(const nibble_request& request, const nibble_caps* caps) const {
+  if (Status s = check_size(request); !s) return s;
   const nibble_request r = state_->complete(request, {});
   if (Status s = check_request(r); !s) return s;
-  const std::vector<Row> rows = state_->rows_for(r.op, device_of(r.weight.packed), caps);
+  Result<nibble_caps> invented = nibble_caps{};
+  if (caps != nullptr) invented = complete_caps(*caps);
+  if (!invented) return invented.status();
+  const Device device = device_of(r.weight.packed);
+  const std::vector<Row> rows = state_->rows_for(r.op, device, caps != nullptr ? &*invented : nullptr);
   Decision d;
   const Selection chosen = select(rows, rules(), r, state_->forced(r.op), &d.candidates);
   d.reason = chosen.reason;
-  const Row* described = chosen.row != nullptr ? chosen.row : rows.empty() ? nullptr : &rows.front();
   if (chosen.row != nullptr) d.kernel = chosen.row->kernel->name;
-  if (rows.empty())
-    d.reason += state_->absent_backends(caps != nullptr ? caps->device_type : r.weight.packed.device_type);
-  if (caps != nullptr) {
-    d.device = caps_name(*caps);
-  } else {
-    d.device = described == nullptr ? device_name(device_of(r.weight.packed)) : caps_name(*described->caps);
-  }
+  if (rows.empty()) d.reason += state_->absent_backends(caps != nullptr ? invented->device_type : device.type);
+  const Row* described = chosen.row != nullptr ? chosen.row : rows.empty() ? nullptr : &rows.front();
+  d.device = caps != nullptr        ? invented_text(*invented)
+             : described == nullptr ? device_name(device)
+                                    : device_text(device, *described->caps);
   return d;
 }
 
@@ -212,13 +242,15 @@ Status settled_need(const char* kernel, std::uint64_t limit, nibble_workspace_ne
 Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::string_view kernel) const {
   if (Status s = check_request(r); !s) return s;
   const Device device = device_of(r.weight.packed);
+  if (!kernel.empty() && find_kernel(kernels, r.op, kernel) == nullptr)
+    return Status{NIBBLE_NOT_FOUND, unknown_kernel(kernels, r.op, kernel, "plan")};
   const std::vector<Row> rows = rows_for(r.op, device, nullptr);
   const std::string_view wanted = kernel.empty() ? forced(r.op) : kernel;
   std::vector<Candidate> trace;
   const Selection chosen = select(rows, nibble::rules(), r, wanted, settings.explain ? &trace : nullptr);
   if (settings.explain) {
     const bool found = chosen.row != nullptr;
-    const std::string on = found ? caps_name(*chosen.row->caps) : device_name(device);
+    const std::string on = found ? device_text(device, *chosen.row->caps) : device_name(device);
     std::fputs(to_text({found ? chosen.row->kernel->name : "", chosen.reason, on, trace}).c_str(), stderr);
   }
   if (chosen.row == nullptr) {
@@ -231,16 +263,14 @@ Result<Plan::Choice> Registry::State::decide(const nibble_request& r, std::strin
   c.kernel = chosen.row->kernel;
   c.caps = chosen.row->caps;
   c.need = {.struct_size = sizeof c.need, .reserved = 0, .bytes = 0, .minimum_bytes = 0, .alignment = 1};
-  auto mem = memory(device);
-  if (!mem) return mem.status();
-  c.memory = *mem;
+  c.memory = chosen.row->memory;
   // Without a result there is no work, and no kernel is asked about shapes whose dimensions may be 0.
   if (c.kernel->query == nullptr || element_count(r.dst) == 0) return c;
   TextBuffer text;
   const nibble_status status =
       guarded(text, [&] { return c.kernel->query(c.kernel, c.caps, &r, &c.need, text.get()); });
   if (status != NIBBLE_OK)
-    return Status{status, fmt::format("{}: {}", c.kernel->name, text.view("query failed without a reason"))};
+    return Status{status, fmt::format("{}: {}", c.kernel->name, text.line("query failed without a reason"))};
   if (Status bad = settled_need(c.kernel->name, r.workspace_limit_bytes, c.need); !bad) return bad;
   return c;
 }
@@ -250,10 +280,11 @@ Result<Plan> Registry::plan(const nibble_request& request, std::string_view kern
     std::shared_ptr<State> state;
     Plan::Choice choice;
   };
+  if (Status s = check_size(request); !s) return s;
   auto choice = state_->decide(state_->complete(request, {}), kernel);
   if (!choice) return choice.status();
-  auto kept = std::make_shared<const Kept>(Kept{state_, *choice});
-  return Plan(kept, &kept->choice);
+  const auto kept = std::make_shared<const Kept>(Kept{state_, *choice});
+  return Plan(std::shared_ptr<const Plan::Choice>(kept, &kept->choice));
 }
 
 }  // namespace nibble

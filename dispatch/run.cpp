@@ -1,13 +1,12 @@
 // The path of a call: remembered choice, data checks, workspace, kernel.
 // Apart from the registry because this part is timed in nanoseconds and must not allocate for a repeated call.
 #include "core/ops/validate.h"
-#include "dispatch/plugin_call.h"
+#include "dispatch/allocation.h"
 #include "dispatch/state.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace nibble {
 namespace {
@@ -19,50 +18,33 @@ class CallWorkspace {
       : memory_(memory), device_(device), stream_(stream) {}
   CallWorkspace(const CallWorkspace&) = delete;
   CallWorkspace& operator=(const CallWorkspace&) = delete;
-  ~CallWorkspace() {
-    if (data_ == nullptr) return;
-    TextBuffer text;
-    if (memory_ == nullptr) {
-      std::free(data_);
-    } else {
-      guarded(text, [&] { return memory_->release(device_, data_, stream_, text.get()); });
-    }
-  }
+  ~CallWorkspace() { release(memory_, device_, allocation_.base, stream_); }
 
   /// What serves best, or less where memory is short, never below the minimum.
   Status allocate(const nibble_workspace_need& need, const char* kernel) {
-    TextBuffer text;
     const std::uint64_t least = std::max<std::uint64_t>(need.minimum_bytes, 1);
-    for (std::uint64_t bytes = std::max(need.bytes, least);; bytes = std::max(bytes / 2, least)) {
-      if (allocate_bytes(bytes, need.alignment, text) == NIBBLE_OK) {
-        bytes_ = bytes;
-        return {};
+    for (bytes_ = std::max(need.bytes, least);; bytes_ = std::max(bytes_ / 2, least)) {
+      TextBuffer text;
+      const nibble_status status =
+          nibble::allocate(memory_, device_, bytes_, need.alignment, stream_, allocation_, text);
+      if (status == NIBBLE_OK) return {};
+      if (status != NIBBLE_OUT_OF_MEMORY) {
+        return {status, fmt::format("{} needs {} bytes of workspace: {}", kernel, bytes_,
+                                    text.line("allocate failed without a reason"))};
       }
-      if (bytes == least) {
-        return {NIBBLE_OUT_OF_MEMORY,
-                fmt::format("{} needs {} bytes of workspace at least: {}", kernel, least, text.view("out of memory"))};
+      if (bytes_ == least) {
+        return {status,
+                fmt::format("{} needs {} bytes of workspace at least: {}", kernel, least, text.line("out of memory"))};
       }
     }
   }
-  [[nodiscard]] Workspace get() const { return {data_, bytes_}; }
+  [[nodiscard]] Workspace get() const { return {allocation_.data, bytes_}; }
 
  private:
-  nibble_status allocate_bytes(std::uint64_t bytes, std::uint64_t alignment, TextBuffer& text) {
-    if (memory_ != nullptr) {
-      const nibble_status status =
-          guarded(text, [&] { return memory_->allocate(device_, bytes, stream_, &data_, text.get()); });
-      if (status != NIBBLE_OK) data_ = nullptr;  // whatever was left there
-      return status == NIBBLE_OK && data_ == nullptr ? nibble_status{NIBBLE_OUT_OF_MEMORY} : status;
-    }
-    const std::uint64_t a = std::max<std::uint64_t>(alignment, 64);
-    data_ = std::aligned_alloc(a, (bytes + a - 1) / a * a);
-    return data_ != nullptr ? NIBBLE_OK : NIBBLE_OUT_OF_MEMORY;
-  }
-
   const nibble_memory* memory_;
   std::int32_t device_;
   void* stream_;
-  void* data_ = nullptr;
+  Allocation allocation_;
   std::uint64_t bytes_ = 0;
 };
 
@@ -89,7 +71,7 @@ Status execute(const Plan::Choice& c, const nibble_request& r, Workspace w, void
   const nibble_status status =
       guarded(text, [&] { return c.kernel->execute(c.kernel, c.caps, &r, w.data, w.bytes, stream, text.get()); });
   if (status == NIBBLE_OK) return {};
-  return {status, fmt::format("{}: {}", c.kernel->name, text.view("failed without a reason"))};
+  return {status, fmt::format("{}: {}", c.kernel->name, text.line("failed without a reason"))};
 }
 
 Status execute_with_own_workspace(const Plan::Choice& c, const nibble_request& r, void* stream) {
@@ -119,6 +101,7 @@ Status run_choice(const Plan::Choice& c, const nibble_request& r, Workspace work
 }
 
 Status Registry::run(const nibble_request& request, Workspace workspace, void* stream) const {
+  if (Status s = check_size(request); !s) return s;
   const nibble_request r = state_->complete(request, workspace);
   const std::uint64_t hash = request_hash(r);
   if (const Plan::Choice* known = state_->cache.find(r, hash)) return run_choice(*known, r, workspace, stream);
@@ -128,15 +111,33 @@ Status Registry::run(const nibble_request& request, Workspace workspace, void* s
   return run_choice(kept != nullptr ? *kept : *choice, r, workspace, stream);
 }
 
-Plan::Plan(std::shared_ptr<const void> owner, const Choice* choice) : owner_(std::move(owner)), choice_(choice) {}
+Plan::Plan(std::shared_ptr<const Choice> choice) : choice_(std::move(choice)) {}
 
-const nibble_kernel& Plan::kernel() const { return *choice_->kernel; }
-const nibble_request& Plan::request() const { return choice_->key; }
-const nibble_workspace_need& Plan::workspace() const { return choice_->need; }
+namespace {
+
+// What a plan that was moved from answers with.
+constexpr nibble_kernel kNoKernel = [] {
+  nibble_kernel k{};
+  k.name = "";
+  return k;
+}();
+constexpr Plan::Choice kNoChoice = [] {
+  Plan::Choice c;
+  c.kernel = &kNoKernel;
+  return c;
+}();
+
+}  // namespace
+
+const nibble_kernel& Plan::kernel() const { return *(choice_ ? *choice_ : kNoChoice).kernel; }
+const nibble_request& Plan::request() const { return (choice_ ? *choice_ : kNoChoice).key; }
+const nibble_workspace_need& Plan::workspace() const { return (choice_ ? *choice_ : kNoChoice).need; }
 
 Status Plan::run(const nibble_request& request, Workspace workspace, void* stream) const {
+  if (choice_ == nullptr) return {NIBBLE_INVALID_ARGUMENT, "the plan is empty: expected one that was not moved from"};
+  if (Status s = check_size(request); !s) return s;
   const nibble_request& key = choice_->key;
-  if (request.struct_size != sizeof request || !same_tensors(request, key)) {
+  if (!same_tensors(request, key)) {
     return {NIBBLE_INVALID_ARGUMENT,
             fmt::format("request differs from the one that {} was planned for: expected other data pointers alone",
                         kernel().name)};

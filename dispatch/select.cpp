@@ -119,7 +119,7 @@ bool needs_met(const Row& row, const nibble_request& request, std::string* why) 
   if (k.supports == nullptr) return true;
   TextBuffer text;
   const nibble_status status = guarded(text, [&] { return k.supports(&k, row.caps, &request, text.get()); });
-  return status == NIBBLE_OK || refuse(why, "{}", text.view("refused without a reason"));
+  return status == NIBBLE_OK || refuse(why, "{}", text.line("refused without a reason"));
 }
 
 Selection select(std::span<const Row> rows, std::span<const Rule> rules, const nibble_request& request,
@@ -142,7 +142,7 @@ Selection select(std::span<const Row> rows, std::span<const Rule> rules, const n
     if (chosen.row == nullptr) {
       chosen.reason =
           none_text(request, fmt::format("{} is forced, but {}", forced,
-                                         forced_refusal.empty() ? "no such kernel runs there" : forced_refusal));
+                                         forced_refusal.empty() ? "runs on another type of device" : forced_refusal));
     }
   } else {
     for (const Rule& r : rules) {

@@ -23,6 +23,7 @@ struct Row {
   const nibble_caps* caps = nullptr;  ///< of the device as this back end sees it
   std::string_view unavailable;       ///< why this back end cannot use the device; empty: it can
   bool disabled = false;
+  const nibble_memory* memory = nullptr;  ///< for its workspace; nullptr: the host's own
 };
 
 struct Selection {

@@ -13,17 +13,29 @@ namespace nibble {
 namespace {
 
 constexpr std::int32_t kMostDevices = 1024;
+/// What version 1.0 had. The last field is named so that one appended later changes nothing here.
+constexpr std::size_t kRequestBytes = offsetof(nibble_request, reserved) + sizeof(nibble_request::reserved);
+
+/// What a plugin says of itself is read as text: its end must be there, and nothing that would end a line.
+template <std::size_t kBytes>
+void as_one_line(char (&text)[kBytes]) {
+  text[kBytes - 1] = '\0';
+  for (char& c : text) {
+    if (c != '\0' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)) c = '?';
+  }
+}
 
 }  // namespace
 
 const Backend& Registry::State::probe(Backend& b) {
   std::call_once(b.probed, [&] {
     const nibble_plugin& plugin = *b.loaded.plugin;
+    b.devices.clear();  // of a first time that an exception ended
     TextBuffer text;
     std::int32_t count = 0;
     const nibble_status status = guarded(text, [&] { return plugin.device_count(&count, text.get()); });
     if (status != NIBBLE_OK || count <= 0) {
-      b.no_devices = text.view(status == NIBBLE_OK ? "it reports no devices" : "device_count failed without a reason");
+      b.no_devices = text.line(status == NIBBLE_OK ? "it reports no devices" : "device_count failed without a reason");
       return;
     }
     if (count > kMostDevices) {
@@ -35,9 +47,10 @@ const Backend& Registry::State::probe(Backend& b) {
       d.caps.struct_size = sizeof d.caps;
       TextBuffer why;
       const nibble_status s = guarded(why, [&] { return plugin.device_caps(i, &d.caps, why.get()); });
-      if (s != NIBBLE_OK) d.fault = why.view("device_caps failed without a reason");
-      // What a plugin says of itself is read as text: its end must be there.
-      d.caps.arch[sizeof d.caps.arch - 1] = d.caps.name[sizeof d.caps.name - 1] = '\0';
+      if (s != NIBBLE_OK) d.fault = why.line("device_caps failed without a reason");
+      as_one_line(d.caps.arch);
+      as_one_line(d.caps.name);
+      d.caps.struct_size = sizeof d.caps;
       d.caps.device_type = plugin.device_type;
       d.caps.device_index = i;
       b.devices.push_back(std::move(d));
@@ -46,29 +59,41 @@ const Backend& Registry::State::probe(Backend& b) {
   return b;
 }
 
+namespace {
+
+/// Why a back end cannot use a device that it was asked for; empty where it can.
+std::string_view device_fault(const Backend& backend, const ProbedDevice* device, bool has_memory) {
+  if (device == nullptr)
+    return backend.devices.empty() ? std::string_view(backend.no_devices) : "there is no device of that number";
+  if (!device->fault.empty()) return device->fault;
+  return has_memory ? "" : "no loaded back end brings memory functions for this device";
+}
+
+}  // namespace
+
 std::vector<Row> Registry::State::rows_for(nibble_op op, Device device, const nibble_caps* invented) const {
   std::vector<Row> rows;
   rows.reserve(kernels.size());
-  const nibble_device_type type = invented != nullptr ? invented->device_type : device.type;
+  if (invented != nullptr) device.type = invented->device_type;
   static constexpr nibble_caps kUnknown{};
+  const bool on_cpu = device.type == NIBBLE_DEVICE_CPU;
+  const nibble_memory* shared = invented != nullptr || on_cpu ? nullptr : find_memory(device);
   for (const auto& b : backends) {
-    if (b->loaded.plugin->device_type != type) continue;
+    if (b->loaded.plugin->device_type != device.type) continue;
+    const nibble_memory* own = b->loaded.plugin->memory;
+    const nibble_memory* memory = own != nullptr ? own : shared;
     const nibble_caps* caps = invented;
     std::string_view unavailable;
     if (invented == nullptr) {
-      const Backend& probed = probe(*b);
-      const auto index = static_cast<std::size_t>(device.index);
-      const bool there = device.index >= 0 && index < probed.devices.size();
-      caps = there ? &probed.devices[index].caps : &kUnknown;
-      unavailable =
-          there ? std::string_view(probed.devices[index].fault)
-                : (probed.devices.empty() ? std::string_view(probed.no_devices) : "there is no device of that number");
+      const ProbedDevice* found = probe(*b).find(device.index);
+      caps = found != nullptr ? &found->caps : &kUnknown;
+      unavailable = device_fault(*b, found, on_cpu || memory != nullptr);
     }
     for (const nibble_kernel* k : b->loaded.kernels) {
       if (k->op != op) continue;
       const auto record =
           std::find_if(kernels.begin(), kernels.end(), [&](const KernelRecord& r) { return r.kernel == k; });
-      rows.push_back({k, b->loaded.record.backend, b->order, caps, unavailable, record->disabled});
+      rows.push_back({k, b->loaded.record.backend, b->order, caps, unavailable, record->disabled, memory});
     }
   }
   return rows;
@@ -81,23 +106,37 @@ std::string_view Registry::State::forced(nibble_op op) const {
   return {};
 }
 
+const nibble_memory* Registry::State::find_memory(Device device) const {
+  for (const auto& b : backends) {
+    const nibble_plugin& plugin = *b->loaded.plugin;
+    if (plugin.device_type != device.type || plugin.memory == nullptr) continue;
+    if (probe(*b).find(device.index) != nullptr) return plugin.memory;
+  }
+  return nullptr;
+}
+
 Result<const nibble_memory*> Registry::State::memory(Device device) const {
   if (device.type == NIBBLE_DEVICE_CPU) {
     if (device.index == 0) return static_cast<const nibble_memory*>(nullptr);
     return Status{NIBBLE_UNSUPPORTED, fmt::format("cpu device {}: expected 0", device.index)};
   }
+  if (const nibble_memory* found = find_memory(device)) return found;
   std::string why;
   for (const auto& b : backends) {
     if (b->loaded.plugin->device_type != device.type) continue;
-    const Backend& probed = probe(*b);
-    if (device.index >= 0 && static_cast<std::size_t>(device.index) < probed.devices.size() &&
-        b->loaded.plugin->memory != nullptr) {
-      return b->loaded.plugin->memory;
-    }
-    why = fmt::format(": {} has {} devices {}", b->loaded.record.backend, probed.devices.size(), probed.no_devices);
+    const bool there = probe(*b).find(device.index) != nullptr;
+    why += fmt::format(
+        "{} {} {}", why.empty() ? ":" : ";", b->loaded.record.backend,
+        there ? "has it without memory functions" : fmt::format("has {} devices {}", b->devices.size(), b->no_devices));
   }
-  return Status{NIBBLE_UNSUPPORTED, fmt::format("no loaded back end has {}{}", device_name(device),
+  return Status{NIBBLE_UNSUPPORTED, fmt::format("no loaded back end has memory of {}{}", device_name(device),
                                                 why.empty() ? absent_backends(device.type) : why)};
+}
+
+Status check_size(const nibble_request& request) {
+  if (request.struct_size >= kRequestBytes) return {};
+  return {NIBBLE_INVALID_ARGUMENT, fmt::format("request has struct_size {}: expected at least {}, its size in ABI 1.0",
+                                               request.struct_size, kRequestBytes)};
 }
 
 void copy_request(const nibble_request& from, nibble_request& to) {
@@ -127,7 +166,7 @@ std::string Registry::State::absent_backends(nibble_device_type type) const {
   std::size_t absent = 0;
   for (const PluginRecord& p : records) {
     if (p.loaded || ++absent > kMostNamed) continue;
-    text += fmt::format("; not loaded: {} ({})", p.backend.empty() ? p.path : p.backend, p.reason);
+    text += fmt::format("; not loaded: {} ({})", printable(p.backend.empty() ? p.path : p.backend), p.reason);
   }
   if (absent > kMostNamed) text += fmt::format("; and {} more", absent - kMostNamed);
   return text + (type == NIBBLE_DEVICE_CPU ? "" : "; dispatch never falls back to another device");

@@ -3,6 +3,7 @@
 #include <nibble/nibble.hpp>
 
 #include "core/ops/ops.h"
+#include "core/text.h"
 
 #include <fmt/format.h>
 
@@ -27,11 +28,10 @@ constexpr struct {
 };
 
 Status bad_spec(std::string_view spec) {
-  return {
-      NIBBLE_INVALID_ARGUMENT,
-      fmt::format(
-          "capabilities '{}': expected cuda:MAJOR.MINOR, hip:gfxNNN, or cpu:ISA (portable, sse4, avx2, avx512, neon)",
-          spec)};
+  return {NIBBLE_INVALID_ARGUMENT,
+          fmt::format(
+              "capabilities {}: expected cuda:MAJOR.MINOR, hip:gfxNNN, or cpu:ISA (portable, sse4, avx2, avx512, neon)",
+              quote(spec))};
 }
 
 bool parse_number(std::string_view text, std::uint32_t& out) {

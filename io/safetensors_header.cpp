@@ -46,7 +46,7 @@ class HeaderHandler : public nlohmann::json_sax<json> {
   bool end_object() override;
   bool key(std::string& name) override;
   bool parse_error(std::size_t position, const std::string& token, const json::exception&) override {
-    return fail(bad_file("the header is not JSON: error at byte {} of it, near {}", position, io::quote(token)));
+    return fail(bad_file("the header is not JSON: error at byte {} of it, near {}", position, quote(token)));
   }
 
  private:
@@ -76,16 +76,15 @@ bool HeaderHandler::unexpected(std::string_view what) {
     case Place::metadata:
       return fail(bad_file("{} holds {}; expected strings only", kMetadataKey, what));
     case Place::root:
-      return metadata_next_
-                 ? fail(bad_file("{} is {}; expected an object of strings", kMetadataKey, what))
-                 : fail(bad_file("tensor {} is {}; expected an object", io::quote(entries.back().name), what));
+      return metadata_next_ ? fail(bad_file("{} is {}; expected an object of strings", kMetadataKey, what))
+                            : fail(bad_file("tensor {} is {}; expected an object", quote(entries.back().name), what));
     case Place::entry:
-      return fail(bad_file("tensor {}: {} is {}; expected {}", io::quote(entries.back().name), kFieldNames[field_],
-                           what, kFieldKinds[field_]));
+      return fail(bad_file("tensor {}: {} is {}; expected {}", quote(entries.back().name), kFieldNames[field_], what,
+                           kFieldKinds[field_]));
     case Place::array:
       break;
   }
-  return fail(bad_file("tensor {}: {} holds {}; expected whole numbers from 0", io::quote(entries.back().name),
+  return fail(bad_file("tensor {}: {} holds {}; expected whole numbers from 0", quote(entries.back().name),
                        kFieldNames[field_], what));
 }
 
@@ -140,11 +139,10 @@ bool HeaderHandler::end_object() {
   }
   if (place_ == Place::entry) {
     for (std::size_t field = 0; field < kFieldCount; ++field) {
-      if (!seen_[field])
-        return fail(bad_file("tensor {} lacks {}", io::quote(entries.back().name), kFieldNames[field]));
+      if (!seen_[field]) return fail(bad_file("tensor {} lacks {}", quote(entries.back().name), kFieldNames[field]));
     }
     if (entries.back().offsets.size() != 2) {
-      return fail(bad_file("tensor {}: data_offsets holds {} numbers; expected 2", io::quote(entries.back().name),
+      return fail(bad_file("tensor {}: data_offsets holds {} numbers; expected 2", quote(entries.back().name),
                            entries.back().offsets.size()));
     }
   }
@@ -156,13 +154,13 @@ bool HeaderHandler::key(std::string& name) {
   if (place_ == Place::root) return root_key(name);
   if (place_ == Place::entry) return entry_key(name);
   if (!metadata_names_.insert(name).second) {
-    return fail(bad_file("{} has the key {} twice", kMetadataKey, io::quote(name)));
+    return fail(bad_file("{} has the key {} twice", kMetadataKey, quote(name)));
   }
   return true;
 }
 
 bool HeaderHandler::root_key(std::string& name) {
-  if (!names_.insert(name).second) return fail(bad_file("two tensors are named {}", io::quote(name)));
+  if (!names_.insert(name).second) return fail(bad_file("two tensors are named {}", quote(name)));
   metadata_next_ = name == kMetadataKey;
   if (!metadata_next_) entries.push_back({std::move(name), {}, {}, {}});
   return true;
@@ -171,12 +169,12 @@ bool HeaderHandler::root_key(std::string& name) {
 bool HeaderHandler::entry_key(const std::string& name) {
   for (std::size_t field = 0; field < kFieldCount; ++field) {
     if (kFieldNames[field] != name) continue;
-    if (seen_[field]) return fail(bad_file("tensor {} has {} twice", io::quote(entries.back().name), name));
+    if (seen_[field]) return fail(bad_file("tensor {} has {} twice", quote(entries.back().name), name));
     seen_[field] = true;
     field_ = static_cast<Field>(field);
     return true;
   }
-  return fail(bad_file("tensor {} has the key {}; expected {}", io::quote(entries.back().name), io::quote(name),
+  return fail(bad_file("tensor {} has the key {}; expected {}", quote(entries.back().name), quote(name),
                        fmt::join(kFieldNames, ", ")));
 }
 

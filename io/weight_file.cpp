@@ -52,12 +52,12 @@ std::vector<std::string> near_names(std::span<const FileTensor> tensors, std::st
   }
   std::sort(near.begin(), near.end());
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < std::min(kMost, near.size()); ++i) names.push_back(io::quote(near[i].second));
+  for (std::size_t i = 0; i < std::min(kMost, near.size()); ++i) names.push_back(quote(near[i].second));
   return names;
 }
 
 Status with_path(const Status& status, const std::string& path) {
-  return {status.code(), fmt::format("{}: {}", io::quote(path), status.message())};
+  return {status.code(), fmt::format("{}: {}", quote(path), status.message())};
 }
 
 Result<io::ParsedFile> parse(std::span<const std::uint8_t> bytes) {
@@ -77,7 +77,7 @@ Result<WeightFile> WeightFile::open(const std::string& path) {
     if (!parsed) return with_path(parsed.status(), path);
     return WeightFile(std::make_unique<State>(State{std::move(*mapping), std::move(*parsed)}));
   } catch (const std::bad_alloc&) {
-    return io::failure(NIBBLE_OUT_OF_MEMORY, "{}: not enough memory to list its tensors", io::quote(path));
+    return io::failure(NIBBLE_OUT_OF_MEMORY, "{}: not enough memory to list its tensors", quote(path));
   }
 }
 
@@ -95,11 +95,9 @@ Result<const FileTensor*> WeightFile::find(std::string_view name) const {
   if (found != all.end()) return &*found;
   const std::vector<std::string> near = near_names(all, name);
   if (near.empty()) {
-    return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected one of the {} in the file", io::quote(name),
-                       all.size());
+    return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected one of the {} in the file", quote(name), all.size());
   }
-  return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected a name such as {}", io::quote(name),
-                     fmt::join(near, ", "));
+  return io::failure(NIBBLE_NOT_FOUND, "no tensor {}: expected a name such as {}", quote(name), fmt::join(near, ", "));
 }
 
 }  // namespace nibble

@@ -18,7 +18,6 @@ namespace nibble {
 namespace {
 
 using io::failure;
-using io::quote;
 
 template <class... Args>
 Status refused(fmt::format_string<Args...> format, Args&&... args) {
@@ -60,7 +59,7 @@ struct Header {
 Status check_name(const std::string& name, std::set<std::string_view>& seen) {
   if (name == io::kMetadataKey)
     return refused("a tensor to write is named {}, which safetensors keeps for itself", name);
-  if (!io::is_utf8(name)) return refused("the name of a tensor to write, {}, is not UTF-8", quote(name));
+  if (!is_utf8(name)) return refused("the name of a tensor to write, {}, is not UTF-8", quote(name));
   if (!seen.insert(name).second) return refused("two tensors to write are named {}; expected one", quote(name));
   return {};
 }

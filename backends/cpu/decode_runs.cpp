@@ -23,8 +23,6 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kChunk = 16;  // codes that are unpacked together: one 128-bit vector of bytes
-
 /// What a code stands for before scale and min.
 template <class F>
 constexpr float code_value(int code) {
@@ -37,9 +35,6 @@ constexpr float code_value(int code) {
   else
     return static_cast<float>(code - F::kBias);
 }
-
-template <class F>
-inline constexpr int kCodeBits = F::run(0).low.bits + F::run(0).high.bits;
 
 #if HWY_TARGET == HWY_SCALAR
 
@@ -54,6 +49,11 @@ HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, type
 }
 
 #else
+
+constexpr int kChunk = 16;  // codes that are unpacked together: one 128-bit vector of bytes
+
+template <class F>
+inline constexpr int kCodeBits = F::run(0).low.bits + F::run(0).high.bits;
 
 using Du8 = hn::FixedTag<std::uint8_t, kChunk>;
 using Di8 = hn::FixedTag<std::int8_t, kChunk>;

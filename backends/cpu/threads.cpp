@@ -78,8 +78,7 @@ std::uint32_t group_quota(const std::string& v2, const std::string& v1) {
   double quota = -1, period = 0;
   std::string first;
   if (std::ifstream max(v2 + "/cpu.max"); max >> first >> period) {
-    if (first == "max") return 0;
-    quota = std::strtod(first.c_str(), nullptr);
+    quota = std::strtod(first.c_str(), nullptr);  // "max" is no number: 0, no quota
   } else {
     std::ifstream(v1 + "/cpu.cfs_quota_us") >> quota;
     std::ifstream(v1 + "/cpu.cfs_period_us") >> period;
@@ -118,11 +117,13 @@ std::uint32_t quota_threads(const std::string& root, const std::string& own) {
   return least;
 }
 
+std::uint32_t allowed_threads(std::uint32_t affinity, const std::string& root, const std::string& own) {
+  const std::uint32_t quota = quota_threads(root, own);
+  return quota == 0 ? affinity : std::min(affinity, quota);
+}
+
 std::uint32_t available_threads() {
-  static const std::uint32_t available = [] {
-    const std::uint32_t quota = quota_threads("/sys/fs/cgroup", "/proc/self/cgroup");
-    return quota == 0 ? affinity_threads() : std::min(affinity_threads(), quota);
-  }();
+  static const std::uint32_t available = allowed_threads(affinity_threads(), "/sys/fs/cgroup", "/proc/self/cgroup");
   return available;
 }
 

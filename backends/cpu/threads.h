@@ -17,6 +17,9 @@ std::uint32_t available_threads();
 /// names the process's groups, as /proc/self/cgroup does: a test makes its own.
 std::uint32_t quota_threads(const std::string& root, const std::string& own);
 
+/// `affinity`, bounded by such a quota.
+std::uint32_t allowed_threads(std::uint32_t affinity, const std::string& root, const std::string& own);
+
 /// What a caller asks for, be it more than a quota allows; 0: what is available.
 std::uint32_t threads_for(std::uint32_t requested);
 

@@ -236,7 +236,8 @@ struct nibble_kernel {
                            uint64_t workspace_bytes, void* stream, nibble_text* why);
 };
 
-/* Memory of a device, for callers that do not link its runtime. Each function may be called from any thread. */
+/* Memory of a device, for callers that do not link its runtime. Each function may be called from any thread. What one
+ * back end allocates on a device, every other back end's kernels there can read and write. */
 typedef struct nibble_memory {
   uint32_t struct_size;
   uint32_t reserved;
@@ -264,7 +265,9 @@ typedef struct nibble_plugin {
   nibble_status (*open)(nibble_text* why); /* may be NULL; before anything below, once a registry; no driver contact */
   nibble_status (*device_count)(int32_t* out, nibble_text* why); /* 0 is a normal answer, with the reason in why */
   nibble_status (*device_caps)(int32_t device, nibble_caps* out, nibble_text* why);
-  const nibble_memory* memory; /* NULL: the host's own memory serves */
+  /* For its kernels' workspaces, and for callers. NULL on a CPU: the host's own memory serves. NULL elsewhere: that of
+   * another back end that has the device, without which its kernels are not used. */
+  const nibble_memory* memory;
 } nibble_plugin;
 
 /* Pure: no allocation, no driver contact. NULL where host_major is not spoken. */

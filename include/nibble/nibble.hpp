@@ -101,10 +101,13 @@ struct Workspace {
 class Plan;
 
 /// The kernels of all plugins, with the settings it was made with. Immutable, so calls take no lock. A copy shares
-/// the original's state, which lives as long as any copy or Plan. Environment and plugin folders are read when one is
-/// made, and not again.
+/// the original's state, which lives as long as any copy or Plan, and a move is a copy: no registry is ever empty.
+/// Environment and plugin folders are read when one is made, and not again.
 class Registry {
  public:
+  Registry(const Registry&) = default;
+  Registry& operator=(const Registry&) = default;
+
   /// From the environment's settings.
   NIBBLE_EXPORT static Result<Registry> create();
   NIBBLE_EXPORT static Result<Registry> create(const Settings& settings);
@@ -116,8 +119,8 @@ class Registry {
   [[nodiscard]] NIBBLE_EXPORT const Settings& settings() const;
   /// Asks each back end for its devices (may contact a driver). One record a device, or one with a reason.
   [[nodiscard]] NIBBLE_EXPORT std::vector<DeviceRecord> devices() const;
-  /// Memory functions of a device's back end; a status where no loaded back end has that device. The pointer is
-  /// nullptr where the host's own memory serves.
+  /// Memory functions for a device, of the first back end that has it and brings some; a status where none does. The
+  /// pointer is nullptr for the CPU, where the host's own memory serves.
   [[nodiscard]] NIBBLE_EXPORT Result<const nibble_memory*> memory(Device device) const;
 
   /// Which kernel serves `request` and why. No data is touched; pointers may be null. With `caps`, on that invented
@@ -140,7 +143,8 @@ class Registry {
   std::shared_ptr<State> state_;
 };
 
-/// A kept choice. Holds the registry's state; may be copied and used from any thread.
+/// A kept choice. Holds the registry's state; may be copied and used from any thread. One that was moved from is empty:
+/// its kernel has the name "", its request and workspace are zeros, and `run` is NIBBLE_INVALID_ARGUMENT.
 class Plan {
  public:
   [[nodiscard]] NIBBLE_EXPORT const nibble_kernel& kernel() const;
@@ -156,9 +160,8 @@ class Plan {
 
  private:
   friend class Registry;
-  Plan(std::shared_ptr<const void> owner, const Choice* choice);
-  std::shared_ptr<const void> owner_;
-  const Choice* choice_;
+  explicit Plan(std::shared_ptr<const Choice> choice);
+  std::shared_ptr<const Choice> choice_;  ///< keeps the registry's state too
 };
 
 /// Memory that a convenience form allocated, on the weight's device. Move-only.

@@ -4,8 +4,12 @@
 #include <nibble/abi.h>
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -61,6 +65,19 @@ nibble_status release(std::int32_t, void* data, void*, nibble_text*) {
   delete[] static_cast<char*>(data);
   return NIBBLE_OK;
 }
+std::atomic<int> odd_pieces = 0;
+
+/// Memory that lies 8 bytes behind a place aligned to 4096.
+nibble_status allocate_oddly(std::int32_t, std::uint64_t bytes, void*, void** out, nibble_text*) {
+  *out = static_cast<char*>(std::aligned_alloc(4096, (bytes + 8 + 4095) / 4096 * 4096)) + 8;
+  ++odd_pieces;
+  return NIBBLE_OK;
+}
+nibble_status release_oddly(std::int32_t, void* data, void*, nibble_text*) {
+  std::free(static_cast<char*>(data) - 8);
+  --odd_pieces;
+  return NIBBLE_OK;
+}
 nibble_status move(std::int32_t, void* to, const void* from, std::uint64_t bytes, void*, nibble_text*) {
   std::memcpy(to, from, bytes);
   return NIBBLE_OK;
@@ -68,6 +85,15 @@ nibble_status move(std::int32_t, void* to, const void* from, std::uint64_t bytes
 nibble_status wait(std::int32_t, void*, nibble_text*) { return NIBBLE_OK; }
 nibble_status make_stream(std::int32_t, void** out, nibble_text*) {
   *out = nullptr;
+  return NIBBLE_OK;
+}
+
+/// Writes over all of its workspace, which must be aligned to 4096 and come from allocate_oddly.
+nibble_status in_own_memory(const nibble_kernel*, const nibble_caps*, const nibble_request*, void* workspace,
+                            std::uint64_t bytes, void*, nibble_text* why) {
+  if (odd_pieces != 1 || bytes < 1000 || reinterpret_cast<std::uintptr_t>(workspace) % 4096 != 0)
+    return say(NIBBLE_INTERNAL, why, "a workspace that was not asked for");
+  std::memset(workspace, 1, bytes);
   return NIBBLE_OK;
 }
 
@@ -110,7 +136,7 @@ struct Parts {
     plugin.device_caps = caps;
   }
 
-  /// Another type of device, with memory functions: what is not the CPU needs them.
+  /// Another type of device, with memory functions: what is not the CPU needs some.
   void make_hip() {
     plugin.device_type = good.device_type = bad.device_type = NIBBLE_DEVICE_HIP;
     plugin.memory = &memory;
@@ -149,6 +175,9 @@ constexpr Fault kFaults[] = {
      [](Parts& p) {
        p.plugin.open = [](nibble_text* why) { return say(NIBBLE_DEVICE_ERROR, why, "the first\nand the second"); };
      }},
+    {"speaks_in_colour",
+     [](Parts& p) { p.plugin.open = [](nibble_text* why) { return say(NIBBLE_DEVICE_ERROR, why, "\x1b[31mred"); }; }},
+    {"odd_version", [](Parts& p) { p.plugin.version = "1\n2"; }},
     // Rows.
     {"null_row", [](Parts& p) { p.rows[1] = nullptr; }},
     {"short_row", [](Parts& p) { p.bad.struct_size = offsetof(nibble_kernel, execute); }},
@@ -263,7 +292,53 @@ constexpr Fault kFaults[] = {
        p.plugin.device_caps = [](std::int32_t, nibble_caps* out, nibble_text*) {
          std::memset(out->arch, 'a', sizeof out->arch);
          std::memset(out->name, 'b', sizeof out->name);
+         out->arch[3] = '\n', out->name[5] = '\x1b';
+         out->struct_size = 0;
          return nibble_status{NIBBLE_OK};
+       };
+     }},
+    // Memory and workspaces of a device that is not the CPU. Its rows check what they are given.
+    {"bare_hip", [](Parts& p) { p.make_hip(), p.plugin.memory = nullptr, p.bad.query = asks<64, 64, 64>; }},
+    {"hip_with_memory", [](Parts& p) { p.make_hip(), p.bad.query = asks<64, 64, 64>; }},
+    {"odd_memory",
+     [](Parts& p) {
+       p.make_hip();
+       p.bad.query = asks<1000, 1000, 4096>;
+       p.bad.execute = in_own_memory;
+       p.memory.allocate = allocate_oddly;
+       p.memory.release = release_oddly;
+     }},
+    {"broken_memory",
+     [](Parts& p) {
+       p.make_hip();
+       p.bad.query = asks<1 << 20, 0, 64>;
+       p.memory.allocate = [](std::int32_t, std::uint64_t bytes, void*, void**, nibble_text* why) {
+         return say(bytes == 1 << 20 ? NIBBLE_DEVICE_ERROR : NIBBLE_OUT_OF_MEMORY, why, "the bus is on fire");
+       };
+     }},
+    {"short_of_memory",
+     [](Parts& p) {
+       p.make_hip();
+       p.bad.query = asks<1 << 20, 1000, 64>;
+       p.memory.allocate = [](std::int32_t device, std::uint64_t bytes, void* stream, void** out, nibble_text* why) {
+         return bytes > 300000 ? say(NIBBLE_OUT_OF_MEMORY, why, "no") : allocate(device, bytes, stream, out, why);
+       };
+       p.bad.execute = [](const nibble_kernel*, const nibble_caps*, const nibble_request*, void*, std::uint64_t bytes,
+                          void*,
+                          nibble_text*) -> nibble_status { return bytes == 1 << 18 ? NIBBLE_OK : NIBBLE_INTERNAL; };
+     }},
+    // Threads that are cancelled while they are here.
+    {"waits_for_its_end",
+     [](Parts& p) {
+       p.make_hip();
+       p.bad.execute = [](const nibble_kernel*, const nibble_caps*, const nibble_request*, void*, std::uint64_t, void*,
+                          nibble_text*) -> nibble_status {
+         pause();
+         return NIBBLE_OK;
+       };
+       p.memory.release = [](std::int32_t device, void* data, void* stream, nibble_text* why) {
+         pthread_testcancel();
+         return release(device, data, stream, why);
        };
      }},
 };

@@ -3,13 +3,14 @@
 #include <nibble/nibble.hpp>
 
 #include "tests/plugins/expected.h"
+#include "tests/plugins/fixture.h"
+#include "tests/support/sanitized.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,70 +19,14 @@
 namespace nibble {
 namespace {
 
+using test::Decode;
 using test::expected_records;
 using test::ExpectedRecord;
+using test::find;
+using test::kSanitized;
+using test::PluginsTest;
+using test::reason_of;
 namespace fs = std::filesystem;
-
-constexpr bool kSanitized = NIBBLE_TEST_SANITIZED;
-
-class PluginsTest : public testing::Test {
- protected:
-  void SetUp() override { fs::create_directories(folder_); }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  void add(const std::string& name) const {
-    fs::copy_file(fs::path(NIBBLE_BAD_PLUGINS) / "nibble_bad.so", fs::path(folder_) / ("nibble_" + name + ".so"));
-  }
-  void add_built(const std::string& name) const {
-    fs::copy_file(fs::path(NIBBLE_BAD_PLUGINS) / (name + ".so"), fs::path(folder_) / (name + ".so"));
-  }
-  [[nodiscard]] std::string path(const std::string& file) const { return folder_ + "/" + file; }
-  [[nodiscard]] Result<Registry> load(const std::vector<std::string>& folders = {}) const {
-    Settings s;
-    s.plugin_path = folders.empty() ? std::vector{folder_} : folders;
-    return Registry::create(s);
-  }
-  [[nodiscard]] Registry loaded(const std::vector<std::string>& folders = {}) const {
-    auto registry = load(folders);
-    EXPECT_EQ(registry.status().message(), "");
-    return std::move(registry).value();
-  }
-
- private:
-  std::string folder_ = testing::TempDir() + "nibble_plugins_" + std::to_string(getpid());
-};
-
-const PluginRecord* find(const Registry& registry, std::string_view backend) {
-  for (const PluginRecord& p : registry.plugins()) {
-    if (p.backend == backend) return &p;
-  }
-  return nullptr;
-}
-
-std::string reason_of(const Registry& registry, std::string_view backend) {
-  const PluginRecord* p = find(registry, backend);
-  return p == nullptr ? "not found" : p->loaded ? "loaded: " + p->reason : p->reason;
-}
-
-/// Decodes 32 values of Q8_0, all of them 2, with one kernel: the status's line, or the first value.
-struct Decode {
-  std::array<std::uint8_t, 34> block{};
-  std::array<float, 32> out{};
-  nibble_request request = make_request(NIBBLE_OP_DEQUANTIZE);
-
-  Decode() {
-    block.fill(2);
-    block[0] = 0, block[1] = 0x3c;  // the scale, 1 as a half
-    request.weight = make_weight(make_tensor(block.data(), NIBBLE_Q8_0, {32}));
-    request.dst = make_tensor(out.data(), NIBBLE_F32, {32});
-  }
-  std::string run(const Registry& registry, const std::string& kernel) {
-    const auto plan = registry.plan(request, kernel);
-    if (!plan) return plan.status().message();
-    const Status s = plan->run(request);
-    return s ? fmt::format("{}", out[0]) : s.message();
-  }
-};
 
 void expect_the_rest_works(const Registry& registry) {
   Decode d;
@@ -111,6 +56,7 @@ TEST_F(PluginsTest, EachIsRecordedWithItsReasonAndTheRestWorks) {
     EXPECT_EQ(Decode().run(registry, row) == "1", runs) << row << ": " << Decode().run(registry, row);
   }
   EXPECT_EQ(find(registry, "newer_minor")->abi_minor, 7u);
+  EXPECT_EQ(find(registry, "odd_version")->version, "1\\x0a2");
   EXPECT_EQ(registry.plugins().size(), all.size() + own_plugins()) << "expected the bad ones and this build's";
   expect_the_rest_works(registry);
 }
@@ -184,6 +130,10 @@ TEST_F(PluginsTest, ABadDeviceLeavesTheOthersUsable) {
     reasons[std::string(d.backend)].push_back(d.reason);
     EXPECT_LT(strnlen(d.caps.arch, sizeof d.caps.arch), sizeof d.caps.arch) << d.backend;
     EXPECT_LT(strnlen(d.caps.name, sizeof d.caps.name), sizeof d.caps.name) << d.backend;
+    if (d.backend != "endless_text") continue;
+    EXPECT_EQ(std::string_view(d.caps.arch).substr(0, 5), "aaa?a");
+    EXPECT_EQ(std::string_view(d.caps.name).substr(0, 7), "bbbbb?b");
+    EXPECT_EQ(d.caps.struct_size, sizeof d.caps);
   }
   const auto only = [](const char* reason) { return std::vector<std::string>{reason}; };
   const char* thrown = "the plugin threw, which it must not: thrown on purpose";
@@ -202,7 +152,8 @@ TEST_F(PluginsTest, FilesThatAreNoPlugins) {
   std::ofstream(path("nibble_empty.so")) << "";
   std::ofstream(path("nibble_.so")) << "";            // no name: not looked at
   std::ofstream(path("libnibble_other.so.1")) << "";  // neither
-  for (const char* name : {"nibble_a.b.so", "nibble_reference.so"}) std::ofstream(path(name)) << "never opened";
+  for (const char* name : {"nibble_a.b.so", "nibble_a\nb.so", "nibble_reference.so"})
+    std::ofstream(path(name)) << "never opened";
   fs::create_directory(path("nibble_folder.so"));
   fs::create_symlink("nibble_loop.so", path("nibble_loop.so"));
   fs::create_symlink("gone", path("nibble_dangling.so"));
@@ -218,6 +169,7 @@ TEST_F(PluginsTest, FilesThatAreNoPlugins) {
       {"loop", "it cannot be read: Too many levels of symbolic links"},
       {"dangling", "it cannot be read: No such file or directory"},
       {"pipe", "it is not a regular file"},
+      {"a\nb", "its name holds other than a-z, 0-9 and '_'"},
       {"a.b", "its name holds a '.', which ends a back end's name in a kernel's"},
       {"reference", "the name 'reference' is the library's own"}};
   for (const auto& [backend, reason] : expected) {
@@ -260,6 +212,23 @@ TEST_F(PluginsTest, TheFirstFolderWinsAndTheOtherSaysSo) {
   EXPECT_EQ(Decode().run(registry, "honest.dequantize.good"), "1");
 }
 
+TEST_F(PluginsTest, AFolderWithControlCharactersStaysOutOfTheLines) {
+  const std::string folder = path("two\nlines"), missing = path("gone\n");
+  fs::create_directory(folder);
+  add("honest");
+  fs::rename(path("nibble_honest.so"), folder + "/nibble_honest.so");
+  add("honest");
+  std::ofstream(folder + "/nibble_empty.so") << "";
+  const Registry registry = loaded({missing, folder, path("")});
+  for (const PluginRecord& p : registry.plugins()) EXPECT_EQ(p.reason.find('\n'), std::string::npos) << p.reason;
+  EXPECT_EQ(reason_of(registry, "empty"), "file too short");
+  nibble_request foreign = Decode().request;
+  foreign.weight.packed.device_type = foreign.dst.device_type = kVulkan;
+  const std::string none = registry.run(foreign).message();
+  EXPECT_NE(none.find("gone\\x0a (folder cannot be read"), std::string::npos) << none;
+  EXPECT_EQ(none.find('\n'), std::string::npos) << none;
+}
+
 TEST_F(PluginsTest, TenThousandFiles) {
   constexpr std::size_t kFiles = kSanitized ? 1000 : 10000;
   for (std::size_t i = 0; i < kFiles; ++i) std::ofstream(path(fmt::format("nibble_n{}.so", i))) << "no library";
@@ -300,12 +269,14 @@ TEST_F(PluginsTest, WhatIsDisabledIsNeverOpened) {
   s.plugin_path = {path("")};
   for (const auto& spoil :
        {+[](Settings& t) { t.disable = {"kept_out"}; }, +[](Settings& t) { t.disable = {"kept*"}; },
-        +[](Settings& t) { t.disable = {"kept_out.*"}; }, +[](Settings& t) { t.backends = {"cpu"}; }}) {
+        +[](Settings& t) { t.disable = {"kept[\t_]out"}; }, +[](Settings& t) { t.disable = {"kept_out.*"}; },
+        +[](Settings& t) { t.backends = {"cpu"}; }}) {
     Settings without = s;
     spoil(without);
     const auto registry = Registry::create(without);
     ASSERT_TRUE(registry.ok()) << registry.status().message();
     EXPECT_FALSE(find(*registry, "kept_out")->loaded);
+    EXPECT_EQ(reason_of(*registry, "kept_out").find('\t'), std::string::npos) << reason_of(*registry, "kept_out");
     EXPECT_FALSE(is_mapped(path("nibble_kept_out.so"))) << find(*registry, "kept_out")->reason;
   }
   ASSERT_TRUE(find(*Registry::create(s), "kept_out")->loaded);

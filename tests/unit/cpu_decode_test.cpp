@@ -3,6 +3,7 @@
 #include "backends/cpu/decode.h"
 #include "backends/cpu/rows.h"
 #include "core/decode.h"
+#include "tests/support/sanitized.h"
 
 #include <gtest/gtest.h>
 #include <nibble/tensor.hpp>
@@ -229,6 +230,7 @@ TEST(CpuDecodeTest, StreamCopiesFromAnyAddressToAnyOther) {
 }
 
 TEST(CpuDecodeTest, ResultsBeyondTheCaches) {
+  if (test::kSanitized) GTEST_SKIP() << "minutes with a sanitizer; canaries show here what it would";
   constexpr std::int64_t kWidth = 4096, kRows = 8193, kValues = kWidth * kRows;  // f16: a little over 64 MiB
   constexpr std::size_t kCanaryByte = 0xa5, kLine = 64;
   auto bytes = random_bytes(kRows * kWidth / 32 * 34, 4);

@@ -5,6 +5,7 @@
 #include "backends/cpu/rows.h"
 #include "core/decode.h"
 #include "tests/support/random.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/weights.h"
 
 #include <fmt/format.h>
@@ -237,7 +238,8 @@ void expect_one_result(const nibble_kernel& k, std::int64_t in, std::int64_t out
 TEST(ProductTest, NoCutChangesABit) {
   for_each_target([](const TargetInfo& target) {
     const auto index = static_cast<std::size_t>(target.target);
-    for (const std::int64_t tokens : {1, 2, 8, 9, 70}) {
+    for (const std::int64_t tokens : {9, 1, 2, 8, 70}) {
+      if (test::kSanitized && tokens != 9) continue;
       // Wide and shallow, then narrow and deep: there k is cut into slices.
       for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{1184, 300}, {96, 9000}}) {
         expect_one_result(out_prod_rows()[index], in, out, tokens);

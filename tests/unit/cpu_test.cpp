@@ -22,7 +22,8 @@ namespace {
 class QuotaTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* folder : {"/cpu/a.slice/b", "/a.slice/b"}) std::filesystem::create_directories(root_ + folder);
+    for (const char* folder : {"/cpu/a.slice/b", "/cpu/other", "/a.slice/b"})
+      std::filesystem::create_directories(root_ + folder);
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
   void write(const std::string& file, const std::string& text) const { std::ofstream(root_ + file) << text; }
@@ -31,8 +32,11 @@ class QuotaTest : public testing::Test {
 };
 
 TEST_F(QuotaTest, Version2RoundsUpAndMaxIsNone) {
-  const std::pair<const char*, std::uint32_t> cases[] = {
-      {"150000 100000\n", 2}, {"200000 100000\n", 2}, {"50000 100000\n", 1}, {"max 100000\n", 0}};
+  const std::pair<const char*, std::uint32_t> cases[] = {{"150000 100000\n", 2},
+                                                         {"200000 100000\n", 2},
+                                                         {"120000 100000\n", 2},
+                                                         {"50000 100000\n", 1},
+                                                         {"max 100000\n", 0}};
   for (const auto& [text, expected] : cases) {
     write("/cpu.max", text);
     EXPECT_EQ(quota(), expected) << text;
@@ -61,17 +65,28 @@ TEST_F(QuotaTest, TheLeastOfTheGroupsAboveCounts) {
 }
 
 TEST_F(QuotaTest, Version1TakesTheGroupOfItsController) {
-  write("/own", "7:memory:/other\n4:cpu,cpuacct:/a.slice/b\nnonsense\n");
+  write("/own", "7:memory:/other\n5:cpuset,cpuacct:/other\n4:cpu,cpuacct:/a.slice/b\nnonsense\n");
+  write("/cpu/other/cpu.cfs_period_us", "100000");
+  write("/cpu/other/cpu.cfs_quota_us", "100000");
   write("/cpu/a.slice/b/cpu.cfs_period_us", "50000");
   write("/cpu/a.slice/b/cpu.cfs_quota_us", "100000");
   EXPECT_EQ(quota(), 2u);
 }
 
 TEST_F(QuotaTest, NonsenseIsNoQuota) {
-  for (const char* text : {"", "max", "-5 100000", "nan 100000", "100000 0", "100000 -1", "1e300 1", "a b"}) {
+  for (const char* text : {"", "max", "-5 100000", "-300000 100000", "7000000000 100000", "nan 100000", "100000 0",
+                           "100000 -1", "1e300 1", "a b"}) {
     write("/cpu.max", text);
     EXPECT_EQ(quota(), 0u) << text;
   }
+}
+
+TEST_F(QuotaTest, ItBoundsWhatTheAffinityAllows) {
+  const auto allowed = [&](std::uint32_t affinity) { return allowed_threads(affinity, root_, root_ + "/own"); };
+  EXPECT_EQ(allowed(8), 8u);
+  write("/cpu.max", "300000 100000");
+  EXPECT_EQ(allowed(8), 3u);
+  EXPECT_EQ(allowed(2), 2u);
 }
 
 TEST(IsaTest, OnlyWhatIsEnabledAndAlwaysThePortableOne) {

@@ -203,6 +203,15 @@ TEST(FusedOutProd, SumsOverNothing) {
   }
 }
 
+TEST(FusedOutProd, TakesUpTo64TokensFromTheFirstFittingTensorCoresOn) {
+  nibble_caps first = kCaps;
+  first.arch_major = 8, first.arch_minor = 0;
+  const Fixture f({.columns = 256, .tokens = cuda::kMostFusedTokens}, 7);
+  std::array<char, 200> words{};
+  nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
+  EXPECT_EQ(cuda::fused_supports(nullptr, &first, &f.request(), &why), NIBBLE_OK) << words.data();
+}
+
 TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
   const auto refusal = [](const Case& c, nibble_caps caps) {
     const Fixture f(c, 7);
@@ -212,8 +221,8 @@ TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
     return std::string(words.data());
   };
   nibble_caps old = kCaps;
-  old.arch_major = 7;
-  EXPECT_NE(refusal({.columns = 256, .tokens = 1}, old).find("7.0"), std::string::npos);
+  old.arch_major = 7, old.arch_minor = 5;
+  EXPECT_NE(refusal({.columns = 256, .tokens = 1}, old).find("7.5"), std::string::npos);
   EXPECT_NE(refusal({.columns = 256, .tokens = cuda::kMostFusedTokens + 1}, kCaps).find("65 tokens"),
             std::string::npos);
   EXPECT_NE(refusal({.format = NIBBLE_NF4, .columns = 40, .tokens = 1}, kCaps).find("40 values"), std::string::npos);

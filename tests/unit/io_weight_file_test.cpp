@@ -126,27 +126,5 @@ TEST(WeightFile, RefusesAHeaderBeyondTheFormatsBound) {
   expect_line_with(status, NIBBLE_BAD_FILE, {"header length is 100000001", "at most 100000000"});
 }
 
-TEST(Text, QuotesOnOneLine) {
-  EXPECT_EQ(io::quote("blk.0"), "'blk.0'");
-  EXPECT_EQ(io::quote("a\nb\x1b[0m"), "'a\\x0ab\\x1b[0m'");
-  EXPECT_EQ(io::quote("\xc3\xa9"), "'\xc3\xa9'");
-  EXPECT_EQ(io::quote("\xc3"), "'\\xc3'");
-  // Cut between characters: 200 bytes would end within one.
-  std::string accents = "x";
-  for (int i = 0; i < 150; ++i) accents += "\xc3\xa9";
-  EXPECT_EQ(io::quote(accents), "'" + accents.substr(0, 199) + "...'");
-}
-
-TEST(Text, KnowsUtf8) {
-  for (const char* good : {"", "abc", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"}) {
-    EXPECT_TRUE(io::is_utf8(good)) << io::quote(good);
-  }
-  // A lone continuation, cut sequences, long forms of '/' and U+0800, a surrogate, beyond U+10FFFF, never-used bytes.
-  for (const char* bad : {"\x80", "\xc3", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xf0\x80\xa0\x80", "\xed\xa0\x80",
-                          "\xf4\x90\x80\x80", "\xff", "a\xfe"}) {
-    EXPECT_FALSE(io::is_utf8(bad)) << io::quote(bad);
-  }
-}
-
 }  // namespace
 }  // namespace nibble::test

@@ -21,13 +21,13 @@ using overrides::kKinds;
 /// Sets a variable for one test.
 class Scoped {
  public:
-  Scoped(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  Scoped(std::string name, const char* value) : name_(std::move(name)) { setenv(name_.c_str(), value, 1); }
   Scoped(const Scoped&) = delete;
   Scoped& operator=(const Scoped&) = delete;
-  ~Scoped() { unsetenv(name_); }
+  ~Scoped() { unsetenv(name_.c_str()); }
 
  private:
-  const char* name_;
+  std::string name_;
 };
 
 std::string chosen(const Result<Registry>& registry) {
@@ -51,10 +51,28 @@ TEST(OverridesTest, WhatIsWrongIsOneLineWithTheValidValues) {
   for (const Case& c : kCases) {
     if (c.set != nullptr) continue;
     const Scoped beside(c.beside.first, c.beside.second), set(c.variable, c.value);
-    const Status status = Registry::create().status();
+    const Status status = Registry::create().status(), read = Settings::from_environment().status();
     EXPECT_EQ(status.code(), NIBBLE_BAD_SETTING) << label(c);
+    if (c.kind == Kind::malformed) {
+      EXPECT_EQ(read.message(), status.message()) << label(c);
+    }
     EXPECT_NE(status.message().find(c.message), std::string::npos) << label(c) << ": " << status.message();
     EXPECT_EQ(status.message().find('\n'), std::string::npos) << label(c);
+  }
+}
+
+TEST(OverridesTest, AVeryLongValueMakesNoVeryLongLine) {
+  const std::string name(100000, 'x');
+  for (const std::string_view variable : Settings::variables()) {
+    for (const std::string& value : {name, name + ",", "dequantize=" + name, name + "=" + name, name + "::"}) {
+      const Scoped set(std::string(variable), value.c_str());
+      const auto registry = Registry::create();
+      std::size_t longest = registry.status().message().size();
+      if (registry.ok()) {
+        for (const PluginRecord& p : registry->plugins()) longest = std::max(longest, p.reason.size());
+      }
+      EXPECT_LT(longest, 6000u) << variable << "=" << value.substr(0, 20);
+    }
   }
 }
 
@@ -117,6 +135,50 @@ TEST(OverridesTest, GoodValuesChangeTheChoice) {
                                         {"NIBBLE_DISABLE", "*.dequantize.simd.*"}}) {
     const Scoped set(variable, value);
     EXPECT_EQ(chosen(Registry::create()), "reference.dequantize.scalar") << variable << "=" << value;
+  }
+}
+
+TEST(OverridesTest, BackEndsComeInTheOrderThatIsAskedFor) {
+  for (const auto& [value, first] : {std::pair{"reference,cpu", "reference"}, {"cpu,reference", "cpu"}}) {
+    const Scoped set("NIBBLE_BACKEND", value);
+    const auto registry = Registry::create();
+    ASSERT_TRUE(registry.ok()) << registry.status().message();
+    EXPECT_EQ(registry->kernels().front().backend, first);
+    EXPECT_EQ(registry->devices().front().backend, first);
+  }
+}
+
+TEST(OverridesTest, WhatARequestLeavesOpenIsFilledIn) {
+  Settings settings;
+  settings.math = NIBBLE_MATH_BF16;
+  settings.threads = 7;
+  settings.workspace_mib = 3;
+  const auto registry = Registry::create(settings);
+  nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  r.math = NIBBLE_MATH_DEFAULT;
+  const auto open = registry->plan(r);
+  EXPECT_EQ(open->request().math, NIBBLE_MATH_BF16);
+  EXPECT_EQ(open->request().threads, 7u);
+  EXPECT_EQ(open->request().workspace_limit_bytes, 3u << 20);
+  r.math = NIBBLE_MATH_F32;
+  r.threads = 2;
+  r.workspace_limit_bytes = 5;
+  const auto said = registry->plan(r);
+  EXPECT_EQ(said->request().math, NIBBLE_MATH_F32);
+  EXPECT_EQ(said->request().threads, 2u);
+  EXPECT_EQ(said->request().workspace_limit_bytes, 5u);
+}
+
+TEST(OverridesTest, EachNewDecisionIsExplainedWhereThatIsAskedFor) {
+  const nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  for (const bool asked : {false, true}) {
+    Settings settings;
+    settings.explain = asked;
+    const auto registry = Registry::create(settings);
+    testing::internal::CaptureStderr();
+    const auto plan = registry->plan(r);
+    const std::string printed = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(printed, asked ? to_text(*registry->explain(r)) : "") << plan.status().message();
   }
 }
 

@@ -149,9 +149,75 @@ TEST(PlanTest, OutlivesItsRegistry) {
 TEST(PlanTest, ANamedKernelIsTakenOrRefusedWithItsReason) {
   const nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
   EXPECT_STREQ(registry().plan(r, "reference.dequantize.scalar")->kernel().name, "reference.dequantize.scalar");
+  std::string names;
+  for (const KernelRecord& k : registry().kernels()) {
+    if (k.kernel->op == NIBBLE_OP_DEQUANTIZE) names += (names.empty() ? "" : ", ") + std::string(k.kernel->name);
+  }
   EXPECT_EQ(registry().plan(r, "reference.linear.scalar").status().message(),
-            "no kernel for dequantize of q4_k to f32 on cpu: reference.linear.scalar is forced, but no such kernel "
-            "runs there");
+            "plan names kernel 'reference.linear.scalar' for dequantize: expected one of " + names);
+  const Status unknown = registry().plan(r, "no.such\n").status();
+  EXPECT_EQ(unknown.code(), NIBBLE_NOT_FOUND);
+  EXPECT_EQ(unknown.message(), "plan names kernel 'no.such\\x0a' for dequantize: expected one of " + names);
+}
+
+TEST(PlanTest, OneThatWasMovedFromIsEmptyAndSaysSo) {
+  auto bytes = q8_rows();
+  float out[64];
+  nibble_request r = make_request(NIBBLE_OP_DEQUANTIZE);
+  r.weight = make_weight(make_tensor(bytes.data(), NIBBLE_Q8_0, {32, 2}));
+  r.dst = make_tensor(out, NIBBLE_F32, {32, 2});
+  Plan plan = registry().plan(r).value();
+  const std::string name = plan.kernel().name;
+  const Plan taken = std::move(plan);
+  EXPECT_EQ(taken.kernel().name, name);
+  EXPECT_EQ(taken.run(r).message(), "");
+  // NOLINTBEGIN(bugprone-use-after-move)
+  EXPECT_EQ(plan.run(r).code(), NIBBLE_INVALID_ARGUMENT);
+  EXPECT_EQ(plan.run(r).message(), "the plan is empty: expected one that was not moved from");
+  EXPECT_STREQ(plan.kernel().name, "");
+  EXPECT_EQ(plan.request().op, 0u);
+  EXPECT_EQ(plan.workspace().bytes, 0u);
+  plan = taken;
+  EXPECT_EQ(plan.run(r).message(), "");
+  // NOLINTEND(bugprone-use-after-move)
+}
+
+TEST(RegistryTest, OneThatWasMovedFromIsStillWhole) {
+  Registry first = Registry::create(Settings{}).value();
+  const Registry second = std::move(first);
+  EXPECT_EQ(first.kernels().data(), second.kernels().data());  // NOLINT(bugprone-use-after-move)
+}
+
+TEST(AbiTest, AStructThatIsTooShortIsNamed) {
+  nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  const Plan plan = registry().plan(r).value();
+  const std::string expected = ": expected at least 824, its size in ABI 1.0";
+  for (const std::uint32_t size : {0u, 12u, 823u}) {
+    r.struct_size = size;
+    const std::string line = "request has struct_size " + std::to_string(size) + expected;
+    EXPECT_EQ(registry().run(r).message(), line);
+    EXPECT_EQ(registry().plan(r).status().message(), line);
+    EXPECT_EQ(registry().explain(r).status().message(), line);
+    EXPECT_EQ(plan.run(r).message(), line);
+  }
+  r.struct_size = 825;  // of a newer caller
+  EXPECT_EQ(registry().explain(r).status().message(), "");
+  EXPECT_EQ(plan.run(r).message(), "weight has no data: expected a pointer");
+}
+
+TEST(AbiTest, InventedCapabilitiesAreCheckedAndTheirTextsEnd) {
+  const nibble_request r = fake::dequantize(NIBBLE_Q4_K, NIBBLE_F32);
+  nibble_caps caps = fake::caps("cpu:avx2");
+  caps.struct_size = 191;
+  EXPECT_EQ(registry().explain(r, &caps).status().message(),
+            "caps have struct_size 191: expected at least 192, their size in ABI 1.0");
+  caps.struct_size = sizeof caps;
+  std::memset(caps.arch, 'a', sizeof caps.arch);
+  std::memset(caps.name, 'b', sizeof caps.name);
+  caps.arch[0] = '\n';
+  const auto decision = registry().explain(r, &caps);
+  ASSERT_TRUE(decision.ok()) << decision.status().message();
+  EXPECT_EQ(decision->device, "cpu (\\x0a" + std::string(30, 'a') + ", invented)");
 }
 
 TEST(PlanTest, WorkspaceRulesAreKept) {

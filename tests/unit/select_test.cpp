@@ -74,6 +74,8 @@ TEST_F(SelectTest, EachUnmetNeedDropsTheRowWithItsReason) {
   } cases[] = {
       {"isa", [](nibble_kernel& k) { k.isa = NIBBLE_ISA_AVX512; },
        "needs avx512, which this processor or its operating system does not offer"},
+      {"one of two", [](nibble_kernel& k) { k.isa = NIBBLE_ISA_AVX2 | NIBBLE_ISA_AVX512; },
+       "needs avx512, which this processor or its operating system does not offer"},
       {"format", [](nibble_kernel& k) { k.format_count = 1; }, "does not decode q4_k"},
       {"type",
        [](nibble_kernel& k) {
