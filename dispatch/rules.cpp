@@ -27,6 +27,10 @@ constexpr When kNestedOnSm103{.device = NIBBLE_DEVICE_CUDA,
 /// bench/results).
 constexpr When kLarge{.device = NIBBLE_DEVICE_CUDA, .min_tokens = 65, .min_values = std::int64_t{56} << 20};
 
+/// Formats that the fused product multiplies in the fewest instructions: with them two launches still cost less.
+constexpr nibble_format kFusedTwice[] = {NIBBLE_Q4_1, NIBBLE_Q5_1, NIBBLE_Q4_K, NIBBLE_Q5_K};
+constexpr When kTwoLaunches{.device = NIBBLE_DEVICE_CUDA, .formats = kFusedTwice, .min_tokens = 65, .max_tokens = 128};
+
 constexpr const char* kScalesInThePass =
     "it rebuilds nested scales inside the value pass and is tuned for this chip alone";
 
@@ -43,6 +47,8 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.bf16", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.f32", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kTwoLaunches, "cuda.out_prod.fused",
+     "reading this weight twice costs less than expanding it once"},
     {NIBBLE_OP_OUT_PROD, kLarge, "cuda.out_prod.row_blocks.bf16", "the class that is asked for needs no powers of two"},
     {NIBBLE_OP_OUT_PROD, kLarge, "cuda.out_prod.scaled_half", "halves are half the bytes, and multiply twice as fast"},
 };

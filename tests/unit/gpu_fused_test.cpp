@@ -53,8 +53,8 @@ nibble_status sum_plainly(nibble_format format, const cuda::FusedWork& w) {
       decode_row(*weight_in_hand, k, 0, 0, 0, w.columns, row.data());
       for (int t = 0; t < w.tokens; ++t) {
         const PackedPlace place(k, t, w.tokens, cuda::fused_form(format, w.tokens));
-        const float g = load_element(place.type, w.grads + place.at) /
-                        static_cast<float>(1 << cuda::kGradExponent) * w.grad_powers[t];
+        const float g = load_element(place.type, w.grads + place.at) / static_cast<float>(1 << cuda::kGradExponent) *
+                        w.grad_powers[t];
         for (std::int64_t i = 0; i < columns; ++i)
           part[t * w.part_token_stride + i] += g * row[static_cast<std::size_t>(first + i)];
       }
@@ -203,10 +203,10 @@ TEST(FusedOutProd, SumsOverNothing) {
   }
 }
 
-TEST(FusedOutProd, TakesUpTo64TokensFromTheFirstFittingTensorCoresOn) {
+TEST(FusedOutProd, TakesUpTo128TokensFromTheFirstFittingTensorCoresOn) {
   nibble_caps first = kCaps;
   first.arch_major = 8, first.arch_minor = 0;
-  const Fixture f({.columns = 256, .tokens = cuda::kMostFusedTokens}, 7);
+  const Fixture f({.columns = 256, .tokens = 128}, 7);
   std::array<char, 200> words{};
   nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
   EXPECT_EQ(cuda::fused_supports(nullptr, &first, &f.request(), &why), NIBBLE_OK) << words.data();
@@ -223,8 +223,7 @@ TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
   nibble_caps old = kCaps;
   old.arch_major = 7, old.arch_minor = 5;
   EXPECT_NE(refusal({.columns = 256, .tokens = 1}, old).find("7.5"), std::string::npos);
-  EXPECT_NE(refusal({.columns = 256, .tokens = cuda::kMostFusedTokens + 1}, kCaps).find("65 tokens"),
-            std::string::npos);
+  EXPECT_NE(refusal({.columns = 256, .tokens = 129}, kCaps).find("129 tokens"), std::string::npos);
   EXPECT_NE(refusal({.format = NIBBLE_NF4, .columns = 40, .tokens = 1}, kCaps).find("40 values"), std::string::npos);
   EXPECT_NE(refusal({.columns = 256, .tokens = 2, .repeats = {2, 1}}, kCaps).find("2 x 1"), std::string::npos);
 }
