@@ -3,7 +3,7 @@
 #include "backends/cuda/fused_out_prod.h"
 
 #include "backends/gpu/decode.h"
-#include "backends/gpu/device_code.h"
+#include "backends/gpu/product_rows.h"
 #include "backends/gpu/text.h"
 #include "backends/gpu/weight_rows.h"
 
@@ -140,24 +140,26 @@ FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t
   return p;
 }
 
-nibble_status fused_supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
-                             nibble_text* why) {
-  if (const nibble_status s = gpu::device_has_code(k, caps, r, why); s != NIBBLE_OK) return s;
+nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                                nibble_text* why) {
+  if (const nibble_status s = gpu::product_supports(k, caps, r, why); s != NIBBLE_OK) return s;
   if (caps->arch_major < 8) {
     return fail(why, NIBBLE_UNSUPPORTED,
-                "needs tensor cores for halves: compute capability {}.{} has none, expected 8.0 or later",
+                "needs tensor cores for halves: compute capability {}.{} is too old, expected 8.0 or later",
                 caps->arch_major, caps->arch_minor);
-  }
-  if (r->dst.shape[2] != 1 || r->dst.shape[3] != 1) {
-    return fail(why, NIBBLE_UNSUPPORTED, "dst has a batch of {} x {}: expected one matrix", r->dst.shape[2],
-                r->dst.shape[3]);
-  }
-  if (r->dst.shape[1] > kMostTakenTokens) {
-    return fail(why, NIBBLE_UNSUPPORTED, "{} tokens: expected {} or fewer", r->dst.shape[1], kMostTakenTokens);
   }
   if (r->weight.packed.shape[0] % kPieceColumns != 0) {
     return fail(why, NIBBLE_UNSUPPORTED, "rows of {} values: expected a multiple of {}", r->weight.packed.shape[0],
                 kPieceColumns);
+  }
+  return NIBBLE_OK;
+}
+
+nibble_status fused_supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                             nibble_text* why) {
+  if (const nibble_status s = multiplies_halves(k, caps, r, why); s != NIBBLE_OK) return s;
+  if (r->dst.shape[1] > kMostTakenTokens) {
+    return fail(why, NIBBLE_UNSUPPORTED, "{} tokens: expected {} or fewer", r->dst.shape[1], kMostTakenTokens);
   }
   return NIBBLE_OK;
 }

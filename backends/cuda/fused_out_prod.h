@@ -113,6 +113,10 @@ struct FusedPlan {
 /// `blocks` is how many the device should have at once.
 FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t bytes);
 
+/// What every product of halves asks of a device and a request; `k` is of one matrix.
+nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                                nibble_text* why);
+
 // What a row needs; see abi.h.
 nibble_status fused_supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
                              nibble_text* why);

@@ -24,13 +24,14 @@ constexpr Product kPortable{{&gpu::kPortableEngine, &gpu::kTwoStepDecoder}};
 using Blas = gpu::BlasProducts<gpu::kTwoStepDecoder>;
 #endif
 
+/// Rows with functions of their own, for one matrix.
+constexpr Product kHalves{{nullptr, &gpu::kTwoStepDecoder}, Product::Shape::matrix};
 constexpr auto kPackedFormats = gpu::format_ids<[](Engine e) { return e != Engine::element; }>();
 
 /// Reads the weight once for few tokens; what it does not take goes to the rows below it.
 constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
   nibble_kernel k = gpu::product_row(NIBBLE_OP_OUT_PROD, name, {NIBBLE_TIER_GENERIC, rank}, NIBBLE_MATH_TF32,
-                                     NIBBLE_DEVICE_CUDA, kPackedFormats, kPortable);
-  k.self = nullptr;  // its own functions, which need no Product
+                                     NIBBLE_DEVICE_CUDA, kPackedFormats, kHalves);
   k.supports = fused_supports;
   k.query = query_fused;
   k.execute = execute_fused;

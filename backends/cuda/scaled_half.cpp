@@ -4,7 +4,6 @@
 
 #include "backends/gpu/blas.h"
 #include "backends/gpu/decode.h"
-#include "backends/gpu/device_code.h"
 #include "backends/gpu/text.h"
 #include "backends/gpu/weight_rows.h"
 
@@ -177,21 +176,8 @@ ScaledPlan plan_scaled(const nibble_request& r, std::uint64_t bytes) {
 
 nibble_status scaled_supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
                               nibble_text* why) {
-  if (const nibble_status s = gpu::device_has_code(k, caps, r, why); s != NIBBLE_OK) return s;
-  if (caps->arch_major < 8) {
-    return fail(why, NIBBLE_UNSUPPORTED,
-                "needs tensor cores for halves: compute capability {}.{} is too old, expected 8.0 or later",
-                caps->arch_major, caps->arch_minor);
-  }
-  if (r->dst.shape[2] != 1 || r->dst.shape[3] != 1) {
-    return fail(why, NIBBLE_UNSUPPORTED, "dst has a batch of {} x {}: expected one matrix", r->dst.shape[2],
-                r->dst.shape[3]);
-  }
-  const Tensor& w = r->weight.packed;
-  if (w.shape[1] == 0) return fail(why, NIBBLE_UNSUPPORTED, "the weight has no rows");
-  if (w.shape[0] % kPieceColumns != 0) {
-    return fail(why, NIBBLE_UNSUPPORTED, "rows of {} values: expected a multiple of {}", w.shape[0], kPieceColumns);
-  }
+  if (const nibble_status s = multiplies_halves(k, caps, r, why); s != NIBBLE_OK) return s;
+  if (r->weight.packed.shape[1] == 0) return fail(why, NIBBLE_UNSUPPORTED, "the weight has no rows");
   const FusedWork work = work_of(*r, nullptr);
   if (reinterpret_cast<std::uintptr_t>(work.weight) % 2 != 0 || work.row_stride % 2 != 0) {
     return fail(why, NIBBLE_UNSUPPORTED, "the weight's rows start at odd bytes: expected even ones");

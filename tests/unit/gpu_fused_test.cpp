@@ -4,6 +4,7 @@
 
 #include "backends/cuda/fused_out_prod.h"
 #include "backends/gpu/device_code.h"
+#include "backends/gpu/product_rows.h"
 #include "core/decode.h"
 #include "tests/gpu/products_fixture.h"
 
@@ -91,6 +92,7 @@ nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
 namespace gpu {
 DeviceGuard::DeviceGuard(std::int32_t, nibble_text*) {}
 DeviceGuard::~DeviceGuard() = default;
+nibble_status run_portable(const GemmEngine&, const Gemm&, Scratch, Stream, nibble_text*) { return NIBBLE_INTERNAL; }
 nibble_status device_has_code(const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_text*) {
   return NIBBLE_OK;
 }
@@ -104,6 +106,10 @@ const nibble_caps kCaps = [] {
   caps.processors = 3;
   return caps;
 }();
+
+constexpr gpu::Product kHalves{{}, gpu::Product::Shape::matrix};
+constexpr nibble_kernel kRow = gpu::product_row(NIBBLE_OP_OUT_PROD, "fused", {NIBBLE_TIER_GENERIC, 0},
+                                                NIBBLE_MATH_TF32, NIBBLE_DEVICE_CUDA, {}, kHalves);
 
 /// `operand`: what rounding the gradient may cost.
 void expect_sums(const Fixture& f, const std::vector<gpu_test::Expected>& expected, double operand,
@@ -209,7 +215,7 @@ TEST(FusedOutProd, TakesUpTo128TokensFromTheFirstFittingTensorCoresOn) {
   const Fixture f({.columns = 256, .tokens = 128}, 7);
   std::array<char, 200> words{};
   nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
-  EXPECT_EQ(cuda::fused_supports(nullptr, &first, &f.request(), &why), NIBBLE_OK) << words.data();
+  EXPECT_EQ(cuda::fused_supports(&kRow, &first, &f.request(), &why), NIBBLE_OK) << words.data();
 }
 
 TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
@@ -217,7 +223,7 @@ TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
     const Fixture f(c, 7);
     std::array<char, 200> words{};
     nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
-    EXPECT_EQ(cuda::fused_supports(nullptr, &caps, &f.request(), &why), NIBBLE_UNSUPPORTED);
+    EXPECT_EQ(cuda::fused_supports(&kRow, &caps, &f.request(), &why), NIBBLE_UNSUPPORTED);
     return std::string(words.data());
   };
   nibble_caps old = kCaps;
