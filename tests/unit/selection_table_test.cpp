@@ -56,7 +56,7 @@ Weight weight_of(const std::string& name, Device device, std::int64_t matrices) 
 
 nibble_request request_of(const Line& line, Device device) {
   const std::int64_t matrices = line.shape == "batch" ? 3 : 1;
-  const std::int64_t tokens = line.shape == "few" ? 16 : line.shape == "more" ? 17 : 128;
+  const std::int64_t tokens = line.shape == "few" ? 16 : line.shape == "most" ? 128 : 129;
   const Format to = find_format(line.to)->id;
   nibble_request r = make_request(find_op_id(line.op));
   r.math = find_math(line.math);
