@@ -5,14 +5,29 @@
 #include "backends/gpu/gemm_load.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace nibble::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 
-__device__ inline float grad_at(const PackedGrads& g, std::int64_t row, int token) {
-  return gpu::load_as_f32(g.grad, g.type, row * g.row_stride + token * g.token_stride);
+/// Calls visit(load) with what loads an element of the gradient: the type is asked once, so that loads do not wait for
+/// each other.
+template <class Visit>
+__device__ inline void with_grad(const PackedGrads& g, Visit&& visit) {
+  const auto go = [&]<nibble_format kType>(std::integral_constant<nibble_format, kType>) {
+    visit([&](std::int64_t row, int token) {
+      return gpu::load_as_f32(g.grad, kType, row * g.row_stride + token * g.token_stride);
+    });
+  };
+  if (g.type == NIBBLE_F32) {
+    go(std::integral_constant<nibble_format, NIBBLE_F32>{});
+  } else if (g.type == NIBBLE_F16) {
+    go(std::integral_constant<nibble_format, NIBBLE_F16>{});
+  } else {
+    go(std::integral_constant<nibble_format, NIBBLE_BF16>{});
+  }
 }
 
 /// The power of two from `tokens` on, at most kMostFusedTokens.
@@ -26,8 +41,16 @@ __device__ inline void keep_larger(float* shared, float x) {
 /// The largest finite element among every `step`-th row. Eight loads are under way at a time.
 __device__ inline float largest_of(const PackedGrads& g, std::int64_t row, std::int64_t end, int step, int token) {
   float x = 0.0f;
-#pragma unroll 8
-  for (; row < end; row += step) x = larger_finite(x, grad_at(g, row, token));
+  with_grad(g, [&](auto load) {
+    for (; row + 7 * step < end; row += 8 * step) {
+      float eight[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) eight[i] = load(row + i * step, token);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x = larger_finite(x, eight[i]);
+    }
+    for (; row < end; row += step) x = larger_finite(x, load(row, token));
+  });
   return x;
 }
 
@@ -49,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads all, st
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < g.tokens) largest[thread] = 0.0f;
   __syncthreads();
-  const std::int64_t first = chunk * kMaxChunkRows, end = min(first + kMaxChunkRows, g.rows);
+  const std::int64_t each = chunk_rows(g.rows), first = chunk * each, end = min(first + each, g.rows);
   if (g.row_stride <= g.token_stride) {
     for (int token = thread / 32; token < g.tokens; token += kThreads / 32) {  // a warp's; no other writes to it
       const float x = largest_of_warp(largest_of(g, first + thread % 32, end, 32, token));
@@ -97,22 +120,25 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
   if (blockIdx.x == 0 && thread < g.tokens) {
     g.powers[thread] = static_cast<float>(1 << kGradExponent) / power_to_reach<kGradExponent>(largest[thread]);
   }
+  with_grad(g, [&](auto load) {
 #pragma unroll 2
-  for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + thread; at < count;
-       at += static_cast<std::int64_t>(gridDim.x) * kThreads) {
-    const int lane = static_cast<int>(at % 32), token = static_cast<int>(at / 32 % tiles) * 8 + lane / 4;
-    const std::int64_t row = at / 32 / tiles * kUnitRows + lane % 4;
-    const float power = power_to_reach<kGradExponent>(largest[token]);
-    const auto element = [&](std::int64_t r) {
-      return r < g.rows && token < g.tokens ? grad_at(g, r, token) * power : 0.0f;
-    };
-    const float x[4] = {element(row), element(row + 4), element(row + 8), element(row + 12)};
-    if (g.form == FusedForm::values) {
-      reinterpret_cast<uint2*>(g.packed)[at] = make_uint2(to_halves(x[0], x[1]), to_halves(x[2], x[3]));
-    } else {
-      reinterpret_cast<float4*>(g.packed)[at] = make_float4(x[0], x[1], x[2], x[3]);
+    for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + thread; at < count;
+         at += static_cast<std::int64_t>(gridDim.x) * kThreads) {
+      const int lane = static_cast<int>(at % 32), token = static_cast<int>(at / 32 % tiles) * 8 + lane / 4;
+      const std::int64_t row = at / 32 / tiles * kUnitRows + lane % 4;
+      const float power = power_to_reach<kGradExponent>(largest[token]);
+      float x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        x[i] = row + 4 * i < g.rows && token < g.tokens ? load(row + 4 * i, token) * power : 0.0f;
+      }
+      if (g.form == FusedForm::values) {
+        reinterpret_cast<uint2*>(g.packed)[at] = make_uint2(to_halves(x[0], x[1]), to_halves(x[2], x[3]));
+      } else {
+        reinterpret_cast<float4*>(g.packed)[at] = make_float4(x[0], x[1], x[2], x[3]);
+      }
     }
-  }
+  });
 }
 
 }  // namespace

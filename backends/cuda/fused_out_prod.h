@@ -59,8 +59,12 @@ struct PackedGrads {
 constexpr std::int64_t packed_bytes(std::int64_t rows, std::int64_t tokens, FusedForm form) {
   return (rows + kSplitStep - 1) / kSplitStep * kSplitStep / kUnitRows * grad_tiles(tokens) * grad_tile_bytes(form);
 }
-inline constexpr std::int64_t kMaxChunkRows = 512;
-constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + kMaxChunkRows - 1) / kMaxChunkRows; }
+/// Rows whose maxima a block finds: so many that others read few maxima, so few that a short gradient fills a device.
+constexpr std::int64_t chunk_rows(std::int64_t rows) {
+  const std::int64_t each = (rows / 256 + 31) / 32 * 32;
+  return each < 32 ? 32 : each > 512 ? 512 : each;
+}
+constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + chunk_rows(rows) - 1) / chunk_rows(rows); }
 /// Powers of two alone, one for each of any number of tokens: gradients times them are less than 2^15. Works in
 /// `maxima`, [max_chunks(rows), tokens].
 nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
