@@ -34,13 +34,24 @@ std::vector<Line> read_table() {
   return lines;
 }
 
+/// "matrix": 129 tokens; "batch": three such; "t16": so many tokens; "t512.large": with the weight of an output head.
+struct Shape {
+  explicit Shape(const std::string& word) {
+    if (word == "batch") matrices = 3;
+    if (word[0] == 't') tokens = std::stol(word.substr(1));
+    if (word.find(".large") != std::string::npos) columns = 5120, rows = 152064;
+  }
+  std::int64_t columns = 512, rows = 128, matrices = 1, tokens = 129;
+};
+
 /// "nf4.256": nf4 with statistics nested by 256; "nf4.plain", "q4_k".
-Weight weight_of(const std::string& name, Device device, std::int64_t matrices) {
+Weight weight_of(const std::string& name, Device device, const Shape& shape) {
   const std::string format = name.substr(0, name.find('.'));
   const std::string statistics = name.find('.') == std::string::npos ? "" : name.substr(name.find('.') + 1);
-  Weight w = make_weight(make_tensor(nullptr, find_format(format)->id, {512, 128, matrices}, device));
+  Weight w =
+      make_weight(make_tensor(nullptr, find_format(format)->id, {shape.columns, shape.rows, shape.matrices}, device));
   if (find_format(format)->kind != FormatInfo::Kind::flat) return w;
-  const std::int64_t blocks = 512 * 128 * matrices / 64;
+  const std::int64_t blocks = shape.columns * shape.rows * shape.matrices / 64;
   w.block_size = 64;
   if (w.packed.format == NIBBLE_BLOCKWISE8) w.code = make_tensor(nullptr, NIBBLE_F32, {256}, device);
   if (statistics.empty() || statistics == "plain") {
@@ -55,20 +66,19 @@ Weight weight_of(const std::string& name, Device device, std::int64_t matrices) 
 }
 
 nibble_request request_of(const Line& line, Device device) {
-  const std::int64_t matrices = line.shape == "batch" ? 3 : 1;
-  const std::int64_t tokens = line.shape == "few" ? 16 : line.shape == "most" ? 128 : 129;
+  const Shape s(line.shape);
   const Format to = find_format(line.to)->id;
   nibble_request r = make_request(find_op_id(line.op));
   r.math = find_math(line.math);
-  r.weight = weight_of(line.weight, device, matrices);
+  r.weight = weight_of(line.weight, device, s);
   if (line.op == "out_prod") {
-    r.src1 = make_tensor(nullptr, NIBBLE_F32, {tokens, 128, matrices}, device);
-    r.dst = make_tensor(nullptr, to, {512, tokens, matrices}, device);
+    r.src1 = make_tensor(nullptr, NIBBLE_F32, {s.tokens, s.rows, s.matrices}, device);
+    r.dst = make_tensor(nullptr, to, {s.columns, s.tokens, s.matrices}, device);
   } else if (line.op == "linear") {
-    r.src1 = make_tensor(nullptr, NIBBLE_F32, {512, tokens}, device);
-    r.dst = make_tensor(nullptr, to, {128, tokens}, device);
+    r.src1 = make_tensor(nullptr, NIBBLE_F32, {s.columns, s.tokens}, device);
+    r.dst = make_tensor(nullptr, to, {s.rows, s.tokens}, device);
   } else {
-    r.dst = make_tensor(nullptr, to, {512, 128, matrices}, device);
+    r.dst = make_tensor(nullptr, to, {s.columns, s.rows, s.matrices}, device);
   }
   return r;
 }
