@@ -23,19 +23,22 @@ constexpr When kNestedOnSm103{.device = NIBBLE_DEVICE_CUDA,
                               .nested = When::Nested::yes,
                               .nested_block_size = 256};
 
-// Products on CUDA devices by tokens and by values of the weight, as measured on one: bench/results. Up to 32 tokens
-// the fused kernel is in front by its rank.
+// Products on CUDA devices by tokens and by values of the weight, as measured on one: bench/results. By rank all would
+// go through blocks of rows.
 constexpr std::int64_t kLargeWeight = std::int64_t{56} << 20;
-constexpr When kSome{.device = NIBBLE_DEVICE_CUDA, .min_tokens = 33, .max_tokens = 64, .min_values = kLargeWeight};
-constexpr nibble_format kFusedTwice[] = {NIBBLE_Q4_K};
+constexpr When kSome{.device = NIBBLE_DEVICE_CUDA, .max_tokens = 64, .min_values = kLargeWeight};
+/// Whose rows the fused kernel copies whole to the last one, so that less of a weight pays.
+constexpr nibble_format kWholeChunks[] = {NIBBLE_Q4_K};
+constexpr When kSomeOfLess{
+    .device = NIBBLE_DEVICE_CUDA, .formats = kWholeChunks, .max_tokens = 64, .min_values = std::int64_t{16} << 20};
 constexpr When kTwoLaunches{.device = NIBBLE_DEVICE_CUDA,
-                            .formats = kFusedTwice,
+                            .formats = kWholeChunks,
                             .min_tokens = 65,
                             .max_tokens = 128,
                             .min_values = std::int64_t{1} << 28};
 constexpr When kMany{.device = NIBBLE_DEVICE_CUDA, .min_tokens = 65, .min_values = kLargeWeight};
-constexpr When kSmall{.device = NIBBLE_DEVICE_CUDA, .min_tokens = 33};
 
+constexpr const char* kOnce = "it reads the weight once and expands nothing";
 constexpr const char* kNoPowers = "the class that is asked for needs no powers of two";
 constexpr const char* kScalesInThePass =
     "it rebuilds nested scales inside the value pass and is tuned for this chip alone";
@@ -53,13 +56,11 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.bf16", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.f32", kScalesInThePass},
-    {NIBBLE_OP_OUT_PROD, kSome, "cuda.out_prod.fused", "it reads the weight once and expands nothing"},
+    {NIBBLE_OP_OUT_PROD, kSome, "cuda.out_prod.fused", kOnce},
+    {NIBBLE_OP_OUT_PROD, kSomeOfLess, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kTwoLaunches, "cuda.out_prod.fused", "reading this weight twice costs less than expanding it"},
     {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.row_blocks.bf16", kNoPowers},
     {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.scaled_half", "halves are half the bytes, and multiply twice as fast"},
-    {NIBBLE_OP_OUT_PROD, kSmall, "cuda.out_prod.row_blocks.bf16", kNoPowers},
-    {NIBBLE_OP_OUT_PROD, kSmall, "cuda.out_prod.row_blocks",
-     "a weight of this size is expanded before others have begun"},
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ using Blas = gpu::BlasProducts<gpu::kTwoStepDecoder>;
 constexpr Product kHalves{{nullptr, &gpu::kTwoStepDecoder}, Product::Shape::matrix};
 constexpr auto kPackedFormats = gpu::format_ids<[](Engine e) { return e != Engine::element; }>();
 
-/// Reads the weight once for few tokens; what it does not take goes to the rows below it.
+/// Reads the weight once for few tokens. Rules put it in front of the blocks of rows where it was measured to be faster.
 constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
   nibble_kernel k = gpu::product_row(NIBBLE_OP_OUT_PROD, name, {NIBBLE_TIER_GENERIC, rank}, NIBBLE_MATH_TF32,
                                      NIBBLE_DEVICE_CUDA, kPackedFormats, kHalves);
@@ -50,12 +50,12 @@ constexpr nibble_kernel scaled_row(const char* name, std::uint32_t rank) {
 #endif
 
 constexpr nibble_kernel kRows[] = {
-    fused_row("cuda.out_prod.fused", 40),
+    fused_row("cuda.out_prod.fused", 15),
 #if NIBBLE_HAVE_BLAS
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, Blas::kBatchBf16),
     row(NIBBLE_OP_LINEAR, "cuda.linear.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
-    scaled_row("cuda.out_prod.scaled_half", 15),
+    scaled_row("cuda.out_prod.scaled_half", 10),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks", 20, NIBBLE_MATH_TF32, Blas::kMatrixTf32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.f32", 10, NIBBLE_MATH_F32, Blas::kMatrixF32),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole", 20, NIBBLE_MATH_TF32, Blas::kBatchTf32),
