@@ -76,6 +76,9 @@ std::string size_fault(std::string_view thing, std::uint32_t size, std::size_t e
 }
 
 /// Why a row cannot be used, or an empty string.
+// More than anybody has. A count beyond is a field that was never set, and what follows it would be read as pointers.
+constexpr std::uint64_t kMostRows = 65536, kMostFormats = 4096, kMostTypes = 64;
+
 std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const std::set<std::string_view>& seen) {
   if (k == nullptr) return "a null row";
   if (k->struct_size < sizeof(nibble_kernel)) return size_fault("a row", k->struct_size, sizeof(nibble_kernel));
@@ -95,6 +98,10 @@ std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const
   if (k->device_type != plugin.device_type) return fmt::format("{}: another device type than its plugin's", name);
   if ((k->formats == nullptr && k->format_count != 0) || (k->types == nullptr && k->type_count != 0))
     return fmt::format("{}: a null list", name);
+  if (k->format_count > kMostFormats)
+    return fmt::format("{}: {} formats: expected at most {}", name, k->format_count, kMostFormats);
+  if (k->type_count > kMostTypes)
+    return fmt::format("{}: {} types: expected at most {}", name, k->type_count, kMostTypes);
   return {};
 }
 
@@ -141,6 +148,8 @@ std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   }
   if (plugin->device_count == nullptr || plugin->device_caps == nullptr) return "it lacks device_count or device_caps";
   if (plugin->kernels == nullptr && plugin->kernel_count != 0) return "its list of kernels is null";
+  if (plugin->kernel_count > kMostRows)
+    return fmt::format("it has {} kernels: expected at most {}", plugin->kernel_count, kMostRows);
   if (std::string fault = memory_fault(plugin->memory); !fault.empty()) return fault;
   record.device_type = plugin->device_type;
   record.version = plugin->version != nullptr ? printable(plugin->version) : "";

@@ -39,7 +39,7 @@ constexpr When kTwoLaunches{.device = NIBBLE_DEVICE_CUDA,
 constexpr When kMany{.device = NIBBLE_DEVICE_CUDA, .min_tokens = 65, .min_values = kLargeWeight};
 
 constexpr const char* kOnce = "it reads the weight once and expands nothing";
-constexpr const char* kNoPowers = "the class that is asked for needs no powers of two";
+constexpr const char* kHasRange = "bf16 is allowed, and has the range that halves lack";
 constexpr const char* kScalesInThePass =
     "it rebuilds nested scales inside the value pass and is tuned for this chip alone";
 
@@ -59,7 +59,7 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_OUT_PROD, kSome, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kSomeOfLess, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kTwoLaunches, "cuda.out_prod.fused", "reading this weight twice costs less than expanding it"},
-    {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.row_blocks.bf16", kNoPowers},
+    {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.row_blocks.bf16", kHasRange},
     {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.scaled_half", "halves are half the bytes, and multiply twice as fast"},
 };
 

@@ -28,6 +28,13 @@
 #define NIBBLE_HALF_CORES 0
 #endif
 
+// Whether decoders make halves of scaled values: only CUDA's products ask for them.
+#if defined(__HIPCC__)
+#define NIBBLE_SCALED_HALVES 0
+#else
+#define NIBBLE_SCALED_HALVES 1
+#endif
+
 // Device code unrolls loops whose array indexes must be constants; a host compiler is left to itself.
 #if NIBBLE_DEVICE_PASS
 #define NIBBLE_UNROLL _Pragma("unroll")
@@ -103,7 +110,7 @@ struct AsHalf {
     std::memcpy(__builtin_assume_aligned(at, 2), &bits, sizeof bits);
   }
 };
-/// The same of values that are multiplied by a power of two, so that they fit.
+/// The same of values that are multiplied by a power of two, so that they fit: what CUDA's products of halves read.
 struct AsScaledHalf : AsHalf {
   static constexpr bool kScaled = true;
 };

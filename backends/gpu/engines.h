@@ -34,7 +34,7 @@ nibble_status with_types(nibble_format from, nibble_format to, bool scaled, Visi
   visit_format(from, [&](auto f) {
     if constexpr (decltype(f)::kEngine == engine) {
       if (scaled) {
-        if constexpr (engine != Engine::element)
+        if constexpr (engine != Engine::element && NIBBLE_SCALED_HALVES)
           status = to == NIBBLE_F16 ? visit(f, AsScaledHalf{}) : NIBBLE_UNSUPPORTED;
         return;
       }

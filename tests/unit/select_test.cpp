@@ -217,6 +217,8 @@ TEST_F(SelectTest, EveryRuleOfTheTableIsReachable) {
                    rule.when.nested == When::Nested::yes ? std::max<std::int64_t>(rule.when.nested_block_size, 1) : 0);
     r.op = rule.op;
     r.dst.shape[1] = std::max<std::int64_t>(rule.when.min_tokens, 1);
+    Tensor& w = r.weight.packed;
+    if (rule.when.min_values > element_count(w)) w.shape[1] = rule.when.min_values / w.shape[0];
     const std::string name(rule.prefer);
     nibble_kernel k = fake::kernel(rule.op, name.c_str(), NIBBLE_TIER_BY_RULE, rule.when.device);
     rows_.clear();
