@@ -20,8 +20,8 @@ namespace {
 using gpu_test::Case;
 using gpu_test::Fixture;
 
-/// The weight of the call in hand: what a device would read at work.weight.
-const nibble_weight* weight_in_hand = nullptr;
+/// The values of the weight of the call in hand: what a device would read at work.weight.
+std::vector<float> values_in_hand;
 int launches = 0;
 
 /// An element of the packed gradient over 2^kGradExponent, and where it is.
@@ -44,20 +44,18 @@ nibble_status sum_plainly(nibble_format format, const cuda::FusedWork& w) {
   EXPECT_TRUE(columns > 0 && w.tokens > 0 && w.tokens <= cuda::kMostFusedTokens);
   EXPECT_GE(w.part_token_stride, columns);
   EXPECT_EQ(w.rows_per_split % cuda::kSplitStep, 0);
-  std::vector<float> row(static_cast<std::size_t>(w.columns));
   for (std::int64_t split = 0; split < w.splits; ++split) {
     const std::int64_t begin = split * w.rows_per_split, end = std::min(begin + w.rows_per_split, w.rows);
     EXPECT_TRUE(begin < end && end - begin <= gpu::kMostSummed);
     float* part = w.parts + split * w.part_stride;
     for (int t = 0; t < w.tokens; ++t) std::fill_n(part + t * w.part_token_stride, columns, 0.0f);
     for (std::int64_t k = begin; k < end; ++k) {
-      decode_row(*weight_in_hand, k, 0, 0, 0, w.columns, row.data());
+      const float* row = values_in_hand.data() + k * w.columns;
       for (int t = 0; t < w.tokens; ++t) {
         const PackedPlace place(k, t, w.tokens, cuda::fused_form(format, w.tokens));
         const float g = load_element(place.type, w.grads + place.at) / static_cast<float>(1 << cuda::kGradExponent) *
                         w.grad_powers[t];
-        for (std::int64_t i = 0; i < columns; ++i)
-          part[t * w.part_token_stride + i] += g * row[static_cast<std::size_t>(first + i)];
+        for (std::int64_t i = 0; i < columns; ++i) part[t * w.part_token_stride + i] += g * row[first + i];
       }
     }
   }
@@ -108,8 +106,8 @@ const nibble_caps kCaps = [] {
 }();
 
 constexpr gpu::Product kHalves{{}, gpu::Product::Shape::matrix};
-constexpr nibble_kernel kRow = gpu::product_row(NIBBLE_OP_OUT_PROD, "fused", {NIBBLE_TIER_GENERIC, 0},
-                                                NIBBLE_MATH_TF32, NIBBLE_DEVICE_CUDA, {}, kHalves);
+constexpr nibble_kernel kRow = gpu::product_row(NIBBLE_OP_OUT_PROD, "fused", {NIBBLE_TIER_GENERIC, 0}, NIBBLE_MATH_TF32,
+                                                NIBBLE_DEVICE_CUDA, {}, kHalves);
 
 /// `operand`: what rounding the gradient may cost.
 void expect_sums(const Fixture& f, const std::vector<gpu_test::Expected>& expected, double operand,
@@ -137,7 +135,10 @@ void expect_right(const Case& c, std::uint64_t bytes) {
   const std::string what = c.text() + " in " + std::to_string(bytes) + " bytes";
   std::vector<float> memory(bytes / 4 + 64, -7.0f);
   const auto expected = f.expected();  // before the call: it counts in what dst holds
-  weight_in_hand = &f.request().weight;
+  const Tensor& w = f.request().weight.packed;
+  values_in_hand.resize(static_cast<std::size_t>(w.shape[0] * w.shape[1]));
+  for (std::int64_t k = 0; k < w.shape[1]; ++k)
+    decode_row(f.request().weight, k, 0, 0, 0, w.shape[0], values_in_hand.data() + k * w.shape[0]);
   ASSERT_EQ(cuda::execute_fused(nullptr, &kCaps, &f.request(), memory.data(), bytes, nullptr, nullptr), NIBBLE_OK)
       << what;
   const auto form = cuda::fused_form(c.format, std::min<std::int64_t>(c.tokens, cuda::kMostFusedTokens));
