@@ -11,8 +11,8 @@
 //     by gradient * scale, and integers by gradient * min, each the sum of two halves
 //   values, rounded, by gradients, rounded: what more tokens share need not be made for each of them
 // Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
-// and mins by one that it lowers, with its sums, when larger ones come. What is 2^-23 of the largest (but in the form
-// of values: 2^-28) or less loses bits.
+// and mins by one that it lowers, with its sums, when larger ones come. What is 2^-28 of the largest (in the form of
+// values, where the gradient itself is rounded: 2^-23) or less loses bits.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 

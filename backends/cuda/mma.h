@@ -1,5 +1,6 @@
-// The instructions of tensor cores and of asynchronous copies that the fused products use.
-// Apart from the kernels because it is the one place of this back end with instructions spelled out.
+// The instructions of tensor cores and of asynchronous copies that the fused products use, and the powers of two that
+// keep their halves in range. Apart from the kernels because it is the one place of this back end with instructions
+// spelled out.
 #ifndef NIBBLE_BACKENDS_CUDA_MMA_H
 #define NIBBLE_BACKENDS_CUDA_MMA_H
 

@@ -30,7 +30,7 @@ struct Panel;
 /// The 4 columns of lane group g: all in one run of 32, or two in each of two runs of 16.
 template <int kRunLength>
 struct LaneColumns {
-  static constexpr int kSets = kPieceColumns / kRunLength, kScales = kFusedColumns / kRunLength;
+  static constexpr int kSets = kPieceColumns / kRunLength;
   int g;
   /// Where the first of those in run s starts in it.
   [[nodiscard]] __device__ int first() const { return 4 / kSets * g; }
