@@ -13,12 +13,16 @@
 // Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
 // and mins by one that it lowers, with its sums, when larger ones come. What is 2^-28 of the largest (in the form of
 // values, where the gradient itself is rounded: 2^-23) or less loses bits.
+//
+// Where warpgroups multiply, for more tokens, they do so in the form of values; a warp makes its part of the next
+// product while the last one runs.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 
 #include "backends/cuda/fused_out_prod.h"
 #include "backends/cuda/mma.h"
 #include "backends/cuda/panels.h"
+#include "backends/cuda/wgmma.h"
 
 #include <algorithm>
 
@@ -26,17 +30,19 @@ namespace nibble::cuda {
 
 inline constexpr int kFusedThreads = 256;
 inline constexpr int kFusedWarps = kFusedThreads / 32;
-/// Shared memory of a block: two of them on a multiprocessor of 8.0, 9.0, 10.0 and 10.3, one on smaller ones.
-inline constexpr int kFusedShared = 98 << 10;
+/// Shared memory of a block: two of them on a multiprocessor of 8.0, 9.0, 10.0 and 10.3, one on smaller ones. Of more
+/// than 8 tiles' sums a multiprocessor has registers for one block.
+constexpr int fused_shared(int tiles) { return (tiles > 8 ? 220 : 98) << 10; }
 /// A new power of two leaves room for scales that are 2^kScaleRoom times as large.
 inline constexpr int kScaleRoom = 3;
 
 /// Sizes of a block's work, and where everything lies in its shared memory, in bytes: each team's ring of stages, rows
 /// and then gradients, and behind the rings each warp's scales and mins of a stage.
-template <class F, int kTiles>
+template <class F, int kTiles, Cores kCores>
 struct FusedShape {
   using P = Panel<F>;
-  static constexpr FusedForm kForm = fused_form<F>(kTiles);
+  static constexpr bool kByGroups = kCores == Cores::warpgroup;
+  static constexpr FusedForm kForm = fused_form<F>(kTiles, kCores);
   static constexpr bool kHasIntegers = P::kHasMin && requires { F::kScaleBits; };
   /// What multiplies a scale or, without the code, a min in values has less than so many bits.
   static constexpr int kCodeBits = [] {
@@ -50,10 +56,10 @@ struct FusedShape {
   /// Scales times their warp's power of two are less than 2^this, so that no half overflows.
   static constexpr int kScaleExponent =
       kForm != FusedForm::values ? 14 - kGradExponent : (P::kHasMin ? 14 : 15) - kCodeBits - kIntegerBits;
-  static constexpr int kTeam = kTiles, kTeams = kFusedWarps / kTeam;
+  static constexpr int kTeam = std::min(kTiles, kFusedWarps), kTeams = kFusedWarps / kTeam;
   static constexpr int kPieces = kFusedColumns / kPieceColumns / kTeam;  ///< of a warp
   static constexpr int kRuns = kPieces * P::kSets;                       ///< of a warp, that is scales a row
-  static constexpr int kUnits = kTiles <= 2 ? 1 : kTiles / 2;            ///< of a stage
+  static constexpr int kUnits = std::clamp(kTiles / 2, 1, 4);            ///< of a stage
   static constexpr int kStageRows = kUnits * kUnitRows;
   static constexpr int kScales = kUnits * kRuns * kUnitRows;  ///< of a warp in a stage
 
@@ -69,18 +75,20 @@ struct FusedShape {
                                      : P::kHasMin                  ? kScales * 4
                                                                    : kScales * 2;
   static constexpr int kStages =
-      std::min(4, (kFusedShared - kFusedWarps * kWarpScales - 4 * P::kTable) / (kTeams * kStage));
+      std::min(4, (fused_shared(kTiles) - kFusedWarps * kWarpScales - 4 * P::kTable) / (kTeams * kStage));
+  /// That are fetched before they are needed. A warpgroup may still read the one before the one in hand.
+  static constexpr int kAhead = kStages - (kByGroups ? 2 : 1);
   static constexpr int kScalesAt = kTeams * kStages * kStage;
-  static constexpr int kSums = kFusedWarps * 64 * 32 * 4;  ///< take the place of all of it in the end
+  static constexpr int kSums = kFusedWarps * kTiles * kPieces * 8 * 32 * 4;  ///< take the place of all of it in the end
   static constexpr int kBytes = std::max(kScalesAt + kFusedWarps * kWarpScales, kSums);
-  static_assert(kStages >= 2 && kSlot >= P::kRowBytes + 15 && kSlot % 16 == 0 && kScales % 32 == 0);
+  static_assert(kAhead >= 1 && kSlot >= P::kRowBytes + 15 && kSlot % 16 == 0 && kScales % 32 == 0);
 };
 
 /// One block's work, as one of its threads does it.
-template <class F, int kTiles>
+template <class F, int kTiles, Cores kCores>
 class Fused {
   using P = Panel<F>;
-  using S = FusedShape<F, kTiles>;
+  using S = FusedShape<F, kTiles, kCores>;
   static constexpr int kSets = P::kSets;
   static constexpr float kMostScale = static_cast<float>(1 << S::kScaleExponent);
   static constexpr int kChunks = (P::kRowBytes + (P::kBlockBytes % 16 == 0 ? 0 : 15) + 15) / 16;
@@ -121,15 +129,17 @@ class Fused {
     const int all = (rows_ + S::kStageRows - 1) / S::kStageRows;
     const int stages = (all - team_ + S::kTeams - 1) / S::kTeams;
 #pragma unroll 1
-    for (int n = 1 - S::kStages; n < stages; ++n) {  // the first rounds only fetch
-      wait_for_copies<S::kStages - 2>();
+    for (int n = -S::kAhead; n < stages; ++n) {  // the first rounds only fetch
+      wait_for_copies<S::kAhead - 1>();
+      if constexpr (S::kByGroups) show_to_products();
       wait_for_team<S::kTeam>(team_);
-      fetch(n + S::kStages - 1);
+      fetch(n + S::kAhead);
       if (n < 0) continue;
       make_scales(n);
       __syncwarp();
       multiply(n);
     }
+    if constexpr (S::kByGroups) wait_for_products<0>();
     wait_for_copies<0>();
     __syncthreads();
     leave_sums();
@@ -186,12 +196,34 @@ class Fused {
 
   /// Any rows: zeros behind the last one, and nothing is read behind the weight.
   __device__ void fetch_last_rows(std::uint8_t* stage, int first) const {
+    if (w_.aligned) {
+      fetch_last_chunks(stage, first);
+    } else {
+      fetch_bytes(stage, first);
+    }
+  }
+
+  /// The chunks of fetch_rows, cut where the weight ends: their zeros are the bytes of values that are not there.
+  __device__ void fetch_last_chunks(std::uint8_t* stage, int first) const {
+    const int thread = member_ * 32 + lane_, at = thread % kChunkLanes * 16;
+    if (kChunks != kChunkLanes && at >= kChunks * 16) return;
+#pragma unroll 1
+    for (int row = thread / kChunkLanes; row < S::kStageRows; row += kPassRows) {
+      const std::uint8_t* from = source_ + (first + row) * w_.row_stride + at;
+      from -= P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u;
+      const std::int64_t left = first + row < rows_ ? w_.weight_end - from : 0;
+      const int bytes = static_cast<int>(min(max(left, std::int64_t{0}), std::int64_t{16}));
+      copy_async(stage + row * S::kSlot + at, bytes != 0 ? from : w_.weight, bytes);
+    }
+  }
+
+  __device__ void fetch_bytes(std::uint8_t* stage, int first) const {
     const int thread = member_ * 32 + lane_;
 #pragma unroll 1
     for (int i = thread; i < S::kStageRows * P::kRowBytes; i += kTeamThreads) {
       const int row = i / P::kRowBytes, at = i % P::kRowBytes;
       const std::uint8_t* from = source_ + (first + row) * w_.row_stride + at;
-      stage[row * S::kSlot + shift_of(row) + at] = first + row < rows_ && from < w_.weight_end ? *from : 0;
+      stage[row * S::kSlot + at] = first + row < rows_ && from < w_.weight_end ? *from : 0;
     }
   }
 
@@ -337,6 +369,7 @@ class Fused {
     const float power = power_to_reach<S::kScaleExponent - 1 - kScaleRoom>(largest);
     const float lowered = power * reciprocal_of_power(power_);
     power_ = power;
+    if constexpr (S::kByGroups) wait_for_products<0>();
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -356,8 +389,11 @@ class Fused {
   __device__ void multiply(int n) {
 #pragma unroll
     for (int unit = 0; unit < S::kUnits; ++unit) {
-      const std::uint8_t* grads = stage_at(n) + S::kRaw + unit * kTiles * S::kGradTile + lane_ * (S::kGradTile / 32);
-      if constexpr (S::kForm == FusedForm::folded) {
+      const std::uint8_t* unit_grads = stage_at(n) + S::kRaw + unit * kTiles * S::kGradTile;
+      const std::uint8_t* grads = unit_grads + lane_ * (S::kGradTile / 32);
+      if constexpr (S::kByGroups) {
+        multiply_by_groups(n, unit, unit_grads);
+      } else if constexpr (S::kForm == FusedForm::folded) {
 #pragma unroll
         for (int piece = 0; piece < S::kPieces; ++piece) multiply_units(n, unit, piece, grads);
       } else if constexpr (S::kForm == FusedForm::two_level) {
@@ -476,17 +512,9 @@ class Fused {
     }
   }
 
-  __device__ void multiply_values(int n, int unit, const std::uint8_t* grads) {
-    const auto use = [&](int piece, const auto& near, const auto& far) {
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        const uint2 b = *reinterpret_cast<const uint2*>(grads + t * S::kGradTile);
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-          multiply_halves(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], b.x, b.y);
-        }
-      }
-    };
+  /// Calls use(piece, near, far) with values, as halves by the warp's power of two.
+  template <class Use>
+  __device__ void for_each_values(int n, int unit, Use&& use) const {
     if constexpr (S::kHasIntegers) {
       const uint2 scale = reinterpret_cast<const uint2*>(half_scales(3))[unit * 4 + lane_ % 4];
       for_each_times(n, unit, [&](int piece, auto& near, auto& far) {
@@ -521,6 +549,37 @@ class Fused {
         use(piece, near, far);
       }
     }
+  }
+
+  __device__ void multiply_values(int n, int unit, const std::uint8_t* grads) {
+    for_each_values(n, unit, [&](int piece, const auto& near, const auto& far) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        const uint2 b = *reinterpret_cast<const uint2*>(grads + t * S::kGradTile);
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          multiply_halves(sums_[t][2 * piece + m], near[2 * m], near[2 * m + 1], far[2 * m], far[2 * m + 1], b.x, b.y);
+        }
+      }
+    });
+  }
+
+  /// The same while the products of the unit before are under way.
+  __device__ void multiply_by_groups(int n, int unit, const std::uint8_t* grads) {
+    wait_for_products<1>();  // two units ago these registers were read
+    auto& values = values_[unit % 2];
+    for_each_values(n, unit, [&](int piece, const auto& near, const auto& far) {
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        values[2 * piece + m][0] = near[2 * m], values[2 * piece + m][1] = near[2 * m + 1];
+        values[2 * piece + m][2] = far[2 * m], values[2 * piece + m][3] = far[2 * m + 1];
+      }
+    });
+    begin_products();
+    const std::uint64_t operand = operand_at(grads);
+#pragma unroll
+    for (int m = 0; m < 2 * S::kPieces; ++m) multiply_group(sums_, m, values[m], operand);
+    end_products();
   }
 
   // ---- sums
@@ -584,46 +643,48 @@ class Fused {
   int plain_stages_;                              ///< of this team; the stages behind them need care
   float power_ = 0x1p126f;                        ///< by which this warp's scales, mins and sums are too large
   float sums_[kTiles][2 * S::kPieces][4] = {};
-  float min_sums_[kTiles][4] = {};  ///< of runs in the place of columns, in the form of two levels
+  float min_sums_[kTiles][4] = {};              ///< of runs in the place of columns, in the form of two levels
+  std::uint32_t values_[2][2 * S::kPieces][4];  ///< of this unit and the last one, where warpgroups multiply
 };
 
-template <class F, int kTiles>
-__global__ void __launch_bounds__(kFusedThreads, 2) fused_kernel(const __grid_constant__ FusedWork work) {
+template <class F, int kTiles, Cores kCores>
+__global__ void __launch_bounds__(kFusedThreads, fused_blocks(kTiles))
+    fused_kernel(const __grid_constant__ FusedWork work) {
 #if NIBBLE_HALF_CORES
   extern __shared__ __align__(16) std::uint8_t shared[];
   __shared__ std::uint32_t table[Panel<F>::kTable];
   const float unit_power = Panel<F>::fill(work, table);
   __syncthreads();
-  Fused<F, kTiles>(work, shared, table, unit_power).run();
+  Fused<F, kTiles, kCores>(work, shared, table, unit_power).run();
 #endif
 }
 
-/// Launches for a format of the engine.
-template <Engine engine>
+template <Cores kCores, class Use>
+void for_each_tiles(Use&& use) {
+  const auto each = [&]<int... kTiles>(std::integer_sequence<int, kTiles...>) {
+    (use(std::integral_constant<int, kTiles>{}), ...);
+  };
+  if constexpr (kCores == Cores::warp) {
+    each(std::integer_sequence<int, 1, 2, 4, 8>{});
+  } else {
+    each(std::integer_sequence<int, 4, 8, 16>{});
+  }
+}
+
+template <Engine engine, Cores kCores>
 nibble_status launch_fused(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
   nibble_status status = NIBBLE_UNSUPPORTED;
   visit_format(format, [&](auto f) {
     using F = decltype(f);
     if constexpr (F::kEngine == engine) {
-      const auto go = [&]<int kTiles>(std::integral_constant<int, kTiles>) {
-        return gpu::launch(fused_kernel<F, kTiles>,
-                           {"fused out_prod", static_cast<std::uint64_t>(work.tiles * work.splits), kFusedThreads,
-                            FusedShape<F, kTiles>::kBytes},
-                           stream, why, work);
-      };
-      switch (grad_tiles(work.tokens)) {
-        case 1:
-          status = go(std::integral_constant<int, 1>{});
-          break;
-        case 2:
-          status = go(std::integral_constant<int, 2>{});
-          break;
-        case 4:
-          status = go(std::integral_constant<int, 4>{});
-          break;
-        default:
-          status = go(std::integral_constant<int, 8>{});
-      }
+      for_each_tiles<kCores>([&](auto tiles) {
+        constexpr int kTiles = decltype(tiles)::value;
+        if (grad_tiles(work.tokens, kCores) != kTiles) return;
+        status = gpu::launch(fused_kernel<F, kTiles, kCores>,
+                             {"fused out_prod", static_cast<std::uint64_t>(work.tiles * work.splits), kFusedThreads,
+                              FusedShape<F, kTiles, kCores>::kBytes},
+                             stream, why, work);
+      });
     }
   });
   return status;

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) grad_powers_kernel(PackedGrads all, 
 /// A thread packs what one lane holds of a unit and a tile.
 __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std::int64_t chunks, std::int64_t count) {
   __shared__ float largest[kMostFusedTokens];
-  const int thread = static_cast<int>(threadIdx.x), tiles = grad_tiles(g.tokens);
+  const int thread = static_cast<int>(threadIdx.x), tiles = g.layout.tiles;
   join_maxima(g, chunks, largest);
   if (blockIdx.x == 0 && thread < g.tokens) {
     g.powers[thread] = static_cast<float>(1 << kGradExponent) / power_to_reach<kGradExponent>(largest[thread]);
@@ -132,7 +132,11 @@ __global__ void __launch_bounds__(kThreads) pack_grads_kernel(PackedGrads g, std
       for (int i = 0; i < 4; ++i) {
         x[i] = row + 4 * i < g.rows && token < g.tokens ? load(row + 4 * i, token) * power : 0.0f;
       }
-      if (g.form == FusedForm::values) {
+      if (g.layout.cores == Cores::warpgroup) {
+        auto* tile = reinterpret_cast<std::uint32_t*>(g.packed) + at / 32 * 64;
+        tile[lane] = to_halves(x[0], x[1]);
+        tile[32 + lane] = to_halves(x[2], x[3]);
+      } else if (g.layout.form == FusedForm::values) {
         reinterpret_cast<uint2*>(g.packed)[at] = make_uint2(to_halves(x[0], x[1]), to_halves(x[2], x[3]));
       } else {
         reinterpret_cast<float4*>(g.packed)[at] = make_float4(x[0], x[1], x[2], x[3]);
@@ -165,7 +169,7 @@ nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_te
   if (const nibble_status s = find_maxima(grads, chunks, stream, why); s != NIBBLE_OK) return s;
   // Few blocks, since each starts by reading all maxima.
   constexpr std::int64_t kMostBlocks = 512;
-  const std::int64_t count = packed_bytes(grads.rows, grads.tokens, grads.form) / (grad_tile_bytes(grads.form) / 32);
+  const std::int64_t count = grads.layout.bytes(grads.rows) / (grad_tile_bytes(grads.layout.form) / 32);
   const std::int64_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
   return gpu::launch(pack_grads_kernel, {"pack gradient", static_cast<std::uint64_t>(blocks), kThreads}, stream, why,
                      grads, static_cast<std::int64_t>(chunks), count);

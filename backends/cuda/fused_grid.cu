@@ -4,8 +4,7 @@
 
 namespace nibble::cuda {
 
-nibble_status fused_grid(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
-  return launch_fused<Engine::grid>(format, work, stream, why);
-}
+template nibble_status launch_fused<Engine::grid, Cores::warp>(nibble_format, const FusedWork&, gpu::Stream,
+                                                               nibble_text*);
 
 }  // namespace nibble::cuda

@@ -18,30 +18,26 @@ namespace {
 using gpu::element_stride;
 using gpu::fail;
 
-/// What the row takes, in launches of kMostFusedTokens: with more of them expanding the weight costs less (measured:
+/// What a row takes, in launches of most_tokens: with more of them expanding the weight costs less (measured:
 /// bench/results).
-constexpr std::int64_t kMostTakenTokens = 2 * kMostFusedTokens;
-/// Blocks that a multiprocessor holds at once.
-constexpr std::int64_t kBlocksPerProcessor = 2;
+constexpr std::int64_t most_taken(Cores cores) { return cores == Cores::warp ? 128 : 1024; }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-FusedPlan plan_of(const nibble_request& r, const nibble_caps& caps, std::uint64_t bytes) {
-  return plan_fused(r, std::max<std::int64_t>(caps.processors, 1) * kBlocksPerProcessor, bytes);
-}
-
 using Launch = nibble_status (*)(nibble_format, const FusedWork&, gpu::Stream, nibble_text*);
-Launch launch_of(gpu::Layout layout) {
-  switch (layout.engine) {
+template <Cores kCores>
+Launch launch_of(nibble_format format) {
+  switch (gpu::layout_of(format).engine) {
     case Engine::runs:
-      return fused_runs;
+      return launch_fused<Engine::runs, kCores>;
     case Engine::grid:
-      return fused_grid;
+      return launch_fused<Engine::grid, kCores>;
     case Engine::base3:
-      return fused_base3;
+      return launch_fused<Engine::base3, kCores>;
     case Engine::flat4:
+      return launch_fused<Engine::flat4, kCores>;
     case Engine::flat8:
-      return fused_flat;
+      return launch_fused<Engine::flat8, kCores>;
     case Engine::element:
       break;
   }
@@ -49,6 +45,7 @@ Launch launch_of(gpu::Layout layout) {
 }
 
 /// The tokens from `token` on, columns from `work.first_tile` on: the product of each split, then their sum.
+template <Cores kCores>
 nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t token, gpu::Stream stream,
                         nibble_text* why) {
   const std::int64_t column = work.first_tile * kFusedColumns;
@@ -56,7 +53,7 @@ nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t to
   work.part_token_stride = columns;
   work.part_stride = columns * work.tokens;
   if (work.splits != 0) {
-    const Launch launch = launch_of(gpu::layout_of(r.weight.packed.format));
+    const Launch launch = launch_of<kCores>(r.weight.packed.format);
     if (const nibble_status s = launch(r.weight.packed.format, work, stream, why); s != NIBBLE_OK) return s;
   }
   return gpu::finish({.sums = work.parts,
@@ -68,6 +65,21 @@ nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t to
                       .n = work.tokens,
                       .add = (r.flags & NIBBLE_FLAG_ACCUMULATE) != 0},
                      stream, why);
+}
+
+/// Splits of so many tiles that keep a device with room for so many blocks at a time busy: for one round of them, or
+/// two or three where that leaves fewer places empty by more than what starting costs.
+std::int64_t filling_splits(std::int64_t tiles, std::int64_t blocks) {
+  constexpr double kStart = 0.02;  // of a round
+  std::int64_t best = 1;
+  double most = 0.0;
+  for (std::int64_t rounds = 1; rounds <= 3; ++rounds) {
+    const std::int64_t splits = std::max<std::int64_t>(rounds * blocks / tiles, 1);
+    const auto places = static_cast<double>(ceil_div(splits * tiles, blocks) * blocks);
+    const double busy = static_cast<double>(splits * tiles) / places - kStart * static_cast<double>(rounds);
+    if (busy > most) most = busy, best = splits;
+  }
+  return best;
 }
 
 /// A plan's pieces of a workspace.
@@ -111,16 +123,17 @@ FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
   return work;
 }
 
-FusedForm fused_form(nibble_format format, std::int64_t tokens) {
-  FusedForm form = FusedForm::folded;
-  visit_format(format, [&](auto f) { form = fused_form<decltype(f)>(grad_tiles(tokens)); });
-  return form;
+GradLayout grad_layout(nibble_format format, std::int64_t tokens, Cores cores) {
+  GradLayout layout{.cores = cores, .tiles = grad_tiles(tokens, cores)};
+  visit_format(format, [&](auto f) { layout.form = fused_form<decltype(f)>(layout.tiles, cores); });
+  return layout;
 }
 
-FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t bytes) {
+FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processors, std::uint64_t bytes) {
   FusedPlan p{.format = r.weight.packed.format,
+              .cores = cores,
               .rows = r.weight.packed.shape[1],
-              .tokens = std::min<std::int64_t>(r.dst.shape[1], kMostFusedTokens),
+              .tokens = std::min<std::int64_t>(r.dst.shape[1], most_tokens(cores)),
               .tiles = ceil_div(r.weight.packed.shape[0], kFusedColumns)};
   if (p.rows == 0) return p;  // no splits: zeros, or dst as it is
   p.scales_bytes = gpu::aligned(gpu::kTwoStepDecoder.scales_bytes(r.weight));
@@ -131,7 +144,9 @@ FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t
   // Fewer splits first, then fewer columns at a time, then fewer tokens: the first two read the weight once.
   const std::int64_t least = ceil_div(p.rows, gpu::kMostSummed);
   const std::int64_t tiles = p.tiles, tokens = p.tokens;
-  std::int64_t splits = std::clamp<std::int64_t>(blocks / tiles, least, std::max(least, ceil_div(p.rows, kSplitStep)));
+  const std::int64_t blocks = std::max<std::int64_t>(processors, 1) * fused_blocks(grad_tiles(p.tokens, cores));
+  std::int64_t splits =
+      std::clamp<std::int64_t>(filling_splits(tiles, blocks), least, std::max(least, ceil_div(p.rows, kSplitStep)));
   while (!fits(splits, tiles, tokens) && splits > least) splits = std::max(least, splits / 2);
   for (std::int64_t t = tiles; !fits(splits, t, tokens) && t > 1;) t = ceil_div(t, 2);
   for (std::int64_t n = tokens; !fits(splits, p.tiles, n) && n > 1;) n = ceil_div(n, 2);
@@ -155,30 +170,39 @@ nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps,
   return NIBBLE_OK;
 }
 
-nibble_status fused_supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
-                             nibble_text* why) {
+template <Cores kCores>
+nibble_status FusedRow<kCores>::supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                                         nibble_text* why) {
   if (const nibble_status s = multiplies_halves(k, caps, r, why); s != NIBBLE_OK) return s;
-  if (r->dst.shape[1] > kMostTakenTokens) {
-    return fail(why, NIBBLE_UNSUPPORTED, "{} tokens: expected {} or fewer", r->dst.shape[1], kMostTakenTokens);
+  if (kCores == Cores::warpgroup && (caps->arch_major != 9 || caps->arch_minor != 0)) {
+    return fail(why, NIBBLE_UNSUPPORTED, "multiplies by warpgroups: compute capability {}.{}, expected 9.0",
+                caps->arch_major, caps->arch_minor);
+  }
+  if (r->dst.shape[1] > most_taken(kCores)) {
+    return fail(why, NIBBLE_UNSUPPORTED, "{} tokens: expected {} or fewer", r->dst.shape[1], most_taken(kCores));
   }
   return NIBBLE_OK;
 }
 
-nibble_status query_fused(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r,
-                          nibble_workspace_need* need, nibble_text*) {
-  need->minimum_bytes = plan_of(*r, *caps, 0).total();
-  need->bytes = std::max(plan_of(*r, *caps, gpu::workspace_limit(*r)).total(), need->minimum_bytes);
+template <Cores kCores>
+nibble_status FusedRow<kCores>::query(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r,
+                                      nibble_workspace_need* need, nibble_text*) {
+  need->minimum_bytes = plan_fused(*r, kCores, caps->processors, 0).total();
+  need->bytes =
+      std::max(plan_fused(*r, kCores, caps->processors, gpu::workspace_limit(*r)).total(), need->minimum_bytes);
   need->alignment = gpu::kPieceAlignment;
   return NIBBLE_OK;
 }
 
-nibble_status execute_fused(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r, void* workspace,
-                            std::uint64_t workspace_bytes, void* stream, nibble_text* why) {
+template <Cores kCores>
+nibble_status FusedRow<kCores>::execute(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r,
+                                        void* workspace, std::uint64_t workspace_bytes, void* stream,
+                                        nibble_text* why) {
   if (element_count(r->dst) == 0) return NIBBLE_OK;
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
-  FusedPlan plan = plan_of(*r, *caps, gpu::workspace_limit(*r));
-  if (plan.total() > workspace_bytes) plan = plan_of(*r, *caps, workspace_bytes);
+  FusedPlan plan = plan_fused(*r, kCores, caps->processors, gpu::workspace_limit(*r));
+  if (plan.total() > workspace_bytes) plan = plan_fused(*r, kCores, caps->processors, workspace_bytes);
   const FusedMemory memory(plan, workspace);
   if (memory.scales != nullptr) {
     if (const nibble_status s = gpu::rebuild_scales(r->weight, memory.scales, stream, why); s != NIBBLE_OK) return s;
@@ -198,7 +222,7 @@ nibble_status execute_fused(const nibble_kernel*, const nibble_caps* caps, const
                                .token_stride = element_stride(r->src1, 0),
                                .rows = work.rows,
                                .tokens = work.tokens,
-                               .form = fused_form(r->weight.packed.format, work.tokens),
+                               .layout = grad_layout(r->weight.packed.format, work.tokens, kCores),
                                .maxima = memory.maxima,
                                .packed = memory.grads,
                                .powers = memory.powers};
@@ -207,10 +231,15 @@ nibble_status execute_fused(const nibble_kernel*, const nibble_caps* caps, const
     }
     for (work.first_tile = 0; work.first_tile < all_tiles; work.first_tile += plan.tiles) {
       work.tiles = std::min(plan.tiles, all_tiles - work.first_tile);
-      if (const nibble_status s = run_piece(*r, work, token, stream, why); s != NIBBLE_OK) return s;
+      if (const nibble_status s = run_piece<kCores>(*r, work, token, stream, why); s != NIBBLE_OK) return s;
     }
   }
   return NIBBLE_OK;
 }
+
+template struct FusedRow<Cores::warp>;
+#if NIBBLE_HAVE_WARPGROUPS
+template struct FusedRow<Cores::warpgroup>;
+#endif
 
 }  // namespace nibble::cuda

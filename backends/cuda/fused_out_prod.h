@@ -18,32 +18,50 @@ inline constexpr int kFusedColumns = 256;
 inline constexpr int kPieceColumns = 32;
 /// Rows that one step of the tensor cores sums.
 inline constexpr int kUnitRows = 16;
+/// The tensor cores of a warp, or those of a warpgroup together, which devices of compute capability 9.0 alone have.
+enum class Cores : std::uint8_t { warp, warpgroup };
 /// What a launch serves at most: larger ones would keep too many sums in registers.
-inline constexpr int kMostFusedTokens = 64;
+constexpr int most_tokens(Cores cores) { return cores == Cores::warp ? 64 : 128; }
+inline constexpr int kMostFusedTokens = most_tokens(Cores::warpgroup);
 
 /// Tiles of 8 tokens that a kernel for so many is made for.
-constexpr int grad_tiles(std::int64_t tokens) { return tokens <= 8 ? 1 : tokens <= 16 ? 2 : tokens <= 32 ? 4 : 8; }
+constexpr int grad_tiles(std::int64_t tokens, Cores cores) {
+  int tiles = cores == Cores::warp ? 1 : 4;
+  while (8 * tiles < tokens) tiles *= 2;
+  return tiles;
+}
+/// Blocks of such a kernel that a multiprocessor holds at once.
+constexpr int fused_blocks(int tiles) { return tiles > 8 ? 1 : 2; }
 /// What the tensor cores multiply by what; see fused.h.
 enum class FusedForm : std::uint8_t { folded, two_level, values };
 template <class F>
-constexpr FusedForm fused_form(int tiles) {
-  if (tiles > 2) return FusedForm::values;
+constexpr FusedForm fused_form(int tiles, Cores cores) {
+  if (tiles > 2 || cores == Cores::warpgroup) return FusedForm::values;
   if constexpr (F::kEngine == Engine::runs) {
     if constexpr (requires { F::kScaleBits; }) return tiles == 1 ? FusedForm::two_level : FusedForm::values;
     if constexpr (F::kCombine == Combine::sum) return FusedForm::values;
   }
   return FusedForm::folded;
 }
-FusedForm fused_form(nibble_format format, std::int64_t tokens);
 
-/// The gradient as the kernels read it: for each unit of rows and each tile of tokens what the 32 lanes hold, lane
-/// 4 * token + c the rows c, c + 4, c + 8 and c + 12, times a power of two that brings a token's largest element to
-/// 2^kGradExponent or up to twice as much. Rows and tokens that are not there are zeros. f32, but halves for the form
-/// of values.
 constexpr int grad_tile_bytes(FusedForm form) { return form == FusedForm::values ? 32 * 8 : 32 * 16; }
 inline constexpr int kGradExponent = 9;
 /// Rows of a plan's splits are whole multiples of this, and so are the packed gradient's.
 inline constexpr std::int64_t kSplitStep = 64;
+
+/// The gradient as the kernels read it: for each unit of rows and each tile of tokens what the 32 lanes hold, lane
+/// 4 * token + c the rows c, c + 4, c + 8 and c + 12, times a power of two that brings a token's largest element to
+/// 2^kGradExponent or up to twice as much. Rows and tokens that are not there are zeros. f32, but halves for the form
+/// of values. For warpgroups a tile is two arrays of the lanes' halves, first rows c and c + 4, then the others.
+struct GradLayout {
+  Cores cores = Cores::warp;
+  int tiles = 1;
+  FusedForm form = FusedForm::folded;
+  [[nodiscard]] std::int64_t bytes(std::int64_t rows) const {
+    return (rows + kSplitStep - 1) / kSplitStep * kSplitStep / kUnitRows * tiles * grad_tile_bytes(form);
+  }
+};
+GradLayout grad_layout(nibble_format format, std::int64_t tokens, Cores cores);
 
 struct PackedGrads {
   const void* grad = nullptr;  ///< of the first token
@@ -51,14 +69,11 @@ struct PackedGrads {
   std::int64_t row_stride = 0, token_stride = 0;  ///< in elements
   std::int64_t rows = 0;
   int tokens = 0;
-  FusedForm form = FusedForm::folded;
+  GradLayout layout = {};
   float* maxima = nullptr;         ///< [max_chunks(rows), tokens], to work in
-  std::uint8_t* packed = nullptr;  ///< of packed_bytes
+  std::uint8_t* packed = nullptr;  ///< of layout.bytes(rows)
   float* powers = nullptr;         ///< [tokens]: packed times these, over 2^kGradExponent, is the gradient
 };
-constexpr std::int64_t packed_bytes(std::int64_t rows, std::int64_t tokens, FusedForm form) {
-  return (rows + kSplitStep - 1) / kSplitStep * kSplitStep / kUnitRows * grad_tiles(tokens) * grad_tile_bytes(form);
-}
 /// Rows whose maxima a block finds: so many that others read few maxima, so few that a short gradient fills a device.
 constexpr std::int64_t chunk_rows(std::int64_t rows) {
   const std::int64_t each = (rows / 256 + 31) / 32 * 32;
@@ -97,13 +112,14 @@ FusedWork work_of(const nibble_request& r, const float* rebuilt_scales);
 struct FusedPlan {
   std::uint64_t scales_bytes = 0;     ///< of a nested weight, rebuilt once a call
   nibble_format format = NIBBLE_F32;  ///< the weight's
+  Cores cores = Cores::warp;
   std::int64_t rows = 0;
   std::int64_t tokens = 0;  ///< of a launch
   std::int64_t tiles = 0;   ///< of a launch
   std::int64_t splits = 0;
   std::int64_t rows_per_split = 0;
   [[nodiscard]] std::uint64_t grads_bytes() const {
-    return gpu::aligned(static_cast<std::uint64_t>(packed_bytes(rows, tokens, fused_form(format, tokens))));
+    return gpu::aligned(static_cast<std::uint64_t>(grad_layout(format, tokens, cores).bytes(rows)));
   }
   [[nodiscard]] std::uint64_t powers_bytes() const { return gpu::piece(NIBBLE_F32, tokens); }
   [[nodiscard]] std::uint64_t maxima_bytes() const { return gpu::piece(NIBBLE_F32, tokens, max_chunks(rows)); }
@@ -114,26 +130,26 @@ struct FusedPlan {
     return rows == 0 ? 0 : scales_bytes + grads_bytes() + powers_bytes() + maxima_bytes() + parts_bytes();
   }
 };
-/// `blocks` is how many the device should have at once.
-FusedPlan plan_fused(const nibble_request& r, std::int64_t blocks, std::uint64_t bytes);
+FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processors, std::uint64_t bytes);
 
 /// What every product of halves asks of a device and a request; `k` is of one matrix.
 nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
                                 nibble_text* why);
 
-// What a row needs; see abi.h.
-nibble_status fused_supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
-                             nibble_text* why);
-nibble_status query_fused(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
-                          nibble_workspace_need* need, nibble_text* why);
-nibble_status execute_fused(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r, void* workspace,
-                            std::uint64_t workspace_bytes, void* stream, nibble_text* why);
+/// What a row needs; see abi.h.
+template <Cores kCores>
+struct FusedRow {
+  static nibble_status supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                                nibble_text* why);
+  static nibble_status query(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                             nibble_workspace_need* need, nibble_text* why);
+  static nibble_status execute(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
+                               void* workspace, std::uint64_t workspace_bytes, void* stream, nibble_text* why);
+};
 
-// The launches, each with its formats' kernels.
-nibble_status fused_runs(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
-nibble_status fused_grid(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
-nibble_status fused_base3(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
-nibble_status fused_flat(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
+/// Launches for a format of the engine. Each is instantiated in a file of its own, with its formats' kernels.
+template <Engine engine, Cores kCores>
+nibble_status launch_fused(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
 
 }  // namespace nibble::cuda
 

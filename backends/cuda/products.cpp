@@ -28,20 +28,26 @@ using Blas = gpu::BlasProducts<gpu::kTwoStepDecoder>;
 constexpr Product kHalves{{nullptr, &gpu::kTwoStepDecoder}, Product::Shape::matrix};
 constexpr auto kPackedFormats = gpu::format_ids<[](Engine e) { return e != Engine::element; }>();
 
-/// Reads the weight once for few tokens. Rules put it in front of the blocks of rows where it was measured to be faster.
+constexpr nibble_kernel halves_row(const char* name, std::uint32_t rank) {
+  return gpu::product_row(NIBBLE_OP_OUT_PROD, name, {NIBBLE_TIER_GENERIC, rank}, NIBBLE_MATH_TF32, NIBBLE_DEVICE_CUDA,
+                          kPackedFormats, kHalves);
+}
+
+/// Reads the weight once for few tokens. Rules put it in front of the blocks of rows where it was measured to be
+/// faster.
+template <Cores kCores>
 constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
-  nibble_kernel k = gpu::product_row(NIBBLE_OP_OUT_PROD, name, {NIBBLE_TIER_GENERIC, rank}, NIBBLE_MATH_TF32,
-                                     NIBBLE_DEVICE_CUDA, kPackedFormats, kHalves);
-  k.supports = fused_supports;
-  k.query = query_fused;
-  k.execute = execute_fused;
+  nibble_kernel k = halves_row(name, rank);
+  k.supports = FusedRow<kCores>::supports;
+  k.query = FusedRow<kCores>::query;
+  k.execute = FusedRow<kCores>::execute;
   return k;
 }
 
 #if NIBBLE_HAVE_BLAS
 /// Halves where row_blocks has f32: half the bytes and twice the product's speed for the same class.
 constexpr nibble_kernel scaled_row(const char* name, std::uint32_t rank) {
-  nibble_kernel k = fused_row(name, rank);
+  nibble_kernel k = halves_row(name, rank);
   k.supports = scaled_supports;
   k.query = query_scaled;
   k.execute = execute_scaled;
@@ -50,7 +56,10 @@ constexpr nibble_kernel scaled_row(const char* name, std::uint32_t rank) {
 #endif
 
 constexpr nibble_kernel kRows[] = {
-    fused_row("cuda.out_prod.fused", 15),
+    fused_row<Cores::warp>("cuda.out_prod.fused", 15),
+#if NIBBLE_HAVE_WARPGROUPS
+    fused_row<Cores::warpgroup>("cuda.out_prod.fused.warpgroups", 14),
+#endif
 #if NIBBLE_HAVE_BLAS
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.row_blocks.bf16", 30, NIBBLE_MATH_BF16, Blas::kMatrixBf16),
     row(NIBBLE_OP_OUT_PROD, "cuda.out_prod.whole.bf16", 30, NIBBLE_MATH_BF16, Blas::kBatchBf16),

@@ -1,0 +1,16 @@
+// The fused out_prod's kernels for formats of the engines but "runs", for warpgroups.
+// Apart from the other engines so that each compiles on its own.
+#include "backends/cuda/fused.h"
+
+namespace nibble::cuda {
+
+template nibble_status launch_fused<Engine::grid, Cores::warpgroup>(nibble_format, const FusedWork&, gpu::Stream,
+                                                                    nibble_text*);
+template nibble_status launch_fused<Engine::base3, Cores::warpgroup>(nibble_format, const FusedWork&, gpu::Stream,
+                                                                     nibble_text*);
+template nibble_status launch_fused<Engine::flat4, Cores::warpgroup>(nibble_format, const FusedWork&, gpu::Stream,
+                                                                     nibble_text*);
+template nibble_status launch_fused<Engine::flat8, Cores::warpgroup>(nibble_format, const FusedWork&, gpu::Stream,
+                                                                     nibble_text*);
+
+}  // namespace nibble::cuda
