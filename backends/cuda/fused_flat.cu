@@ -4,9 +4,9 @@
 
 namespace nibble::cuda {
 
-template nibble_status launch_fused<Engine::flat4, Cores::warp>(nibble_format, const FusedWork&, gpu::Stream,
-                                                                nibble_text*);
-template nibble_status launch_fused<Engine::flat8, Cores::warp>(nibble_format, const FusedWork&, gpu::Stream,
-                                                                nibble_text*);
+nibble_status fused_flat(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
+  if (format == NIBBLE_BLOCKWISE8) return launch_by_warps<Engine::flat8, 1, 2, 4, 8>(format, work, stream, why);
+  return launch_by_warps<Engine::flat4, 1, 2, 4, 8>(format, work, stream, why);
+}
 
 }  // namespace nibble::cuda

@@ -4,7 +4,8 @@
 
 namespace nibble::cuda {
 
-template nibble_status launch_fused<Engine::grid, Cores::warp>(nibble_format, const FusedWork&, gpu::Stream,
-                                                               nibble_text*);
+nibble_status fused_grid(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
+  return launch_by_warps<Engine::grid, 1, 2, 4, 8>(format, work, stream, why);
+}
 
 }  // namespace nibble::cuda

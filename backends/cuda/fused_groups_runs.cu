@@ -1,10 +1,11 @@
 // The fused out_prod's kernels for formats of the engine "runs", for warpgroups.
 // Apart from the other engines so that each compiles on its own.
-#include "backends/cuda/fused.h"
+#include "backends/cuda/fused_groups.h"
 
 namespace nibble::cuda {
 
-template nibble_status launch_fused<Engine::runs, Cores::warpgroup>(nibble_format, const FusedWork&, gpu::Stream,
-                                                                    nibble_text*);
+nibble_status fused_groups_runs(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
+  return launch_by_groups<Engine::runs, 8, 16>(format, work, stream, why);
+}
 
 }  // namespace nibble::cuda

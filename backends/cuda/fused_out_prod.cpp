@@ -25,19 +25,21 @@ constexpr std::int64_t most_taken(Cores cores) { return cores == Cores::warp ? 1
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 using Launch = nibble_status (*)(nibble_format, const FusedWork&, gpu::Stream, nibble_text*);
-template <Cores kCores>
-Launch launch_of(nibble_format format) {
-  switch (gpu::layout_of(format).engine) {
+Launch launch_of(nibble_format format, Cores cores) {
+  const Engine engine = gpu::layout_of(format).engine;
+#if NIBBLE_HAVE_WARPGROUPS
+  if (cores == Cores::warpgroup) return engine == Engine::runs ? fused_groups_runs : fused_groups_others;
+#endif
+  switch (engine) {
     case Engine::runs:
-      return launch_fused<Engine::runs, kCores>;
+      return fused_runs;
     case Engine::grid:
-      return launch_fused<Engine::grid, kCores>;
+      return fused_grid;
     case Engine::base3:
-      return launch_fused<Engine::base3, kCores>;
+      return fused_base3;
     case Engine::flat4:
-      return launch_fused<Engine::flat4, kCores>;
     case Engine::flat8:
-      return launch_fused<Engine::flat8, kCores>;
+      return fused_flat;
     case Engine::element:
       break;
   }
@@ -45,15 +47,14 @@ Launch launch_of(nibble_format format) {
 }
 
 /// The tokens from `token` on, columns from `work.first_tile` on: the product of each split, then their sum.
-template <Cores kCores>
-nibble_status run_piece(const nibble_request& r, FusedWork work, std::int64_t token, gpu::Stream stream,
+nibble_status run_piece(const nibble_request& r, Cores cores, FusedWork work, std::int64_t token, gpu::Stream stream,
                         nibble_text* why) {
   const std::int64_t column = work.first_tile * kFusedColumns;
   const std::int64_t columns = std::min(work.tiles * kFusedColumns, work.columns - column);
   work.part_token_stride = columns;
   work.part_stride = columns * work.tokens;
   if (work.splits != 0) {
-    const Launch launch = launch_of<kCores>(r.weight.packed.format);
+    const Launch launch = launch_of(r.weight.packed.format, cores);
     if (const nibble_status s = launch(r.weight.packed.format, work, stream, why); s != NIBBLE_OK) return s;
   }
   return gpu::finish({.sums = work.parts,
@@ -144,7 +145,7 @@ FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processo
   // Fewer splits first, then fewer columns at a time, then fewer tokens: the first two read the weight once.
   const std::int64_t least = ceil_div(p.rows, gpu::kMostSummed);
   const std::int64_t tiles = p.tiles, tokens = p.tokens;
-  const std::int64_t blocks = std::max<std::int64_t>(processors, 1) * fused_blocks(grad_tiles(p.tokens, cores));
+  const std::int64_t blocks = std::max<std::int64_t>(processors, 1) * fused_blocks(cores);
   std::int64_t splits =
       std::clamp<std::int64_t>(filling_splits(tiles, blocks), least, std::max(least, ceil_div(p.rows, kSplitStep)));
   while (!fits(splits, tiles, tokens) && splits > least) splits = std::max(least, splits / 2);
@@ -174,9 +175,16 @@ template <Cores kCores>
 nibble_status FusedRow<kCores>::supports(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
                                          nibble_text* why) {
   if (const nibble_status s = multiplies_halves(k, caps, r, why); s != NIBBLE_OK) return s;
-  if (kCores == Cores::warpgroup && (caps->arch_major != 9 || caps->arch_minor != 0)) {
-    return fail(why, NIBBLE_UNSUPPORTED, "multiplies by warpgroups: compute capability {}.{}, expected 9.0",
-                caps->arch_major, caps->arch_minor);
+  if (kCores == Cores::warpgroup) {
+    if (caps->arch_major != 9 || caps->arch_minor != 0) {
+      return fail(why, NIBBLE_UNSUPPORTED, "multiplies by warpgroups: compute capability {}.{}, expected 9.0",
+                  caps->arch_major, caps->arch_minor);
+    }
+    if (!work_of(*r, nullptr).aligned) {
+      return fail(why, NIBBLE_UNSUPPORTED,
+                  "copies 16 bytes at a time: expected a weight, and blocks of its rows, that "
+                  "start where they can be");
+    }
   }
   if (r->dst.shape[1] > most_taken(kCores)) {
     return fail(why, NIBBLE_UNSUPPORTED, "{} tokens: expected {} or fewer", r->dst.shape[1], most_taken(kCores));
@@ -231,7 +239,7 @@ nibble_status FusedRow<kCores>::execute(const nibble_kernel*, const nibble_caps*
     }
     for (work.first_tile = 0; work.first_tile < all_tiles; work.first_tile += plan.tiles) {
       work.tiles = std::min(plan.tiles, all_tiles - work.first_tile);
-      if (const nibble_status s = run_piece<kCores>(*r, work, token, stream, why); s != NIBBLE_OK) return s;
+      if (const nibble_status s = run_piece(*r, kCores, work, token, stream, why); s != NIBBLE_OK) return s;
     }
   }
   return NIBBLE_OK;

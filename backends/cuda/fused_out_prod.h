@@ -26,12 +26,12 @@ inline constexpr int kMostFusedTokens = most_tokens(Cores::warpgroup);
 
 /// Tiles of 8 tokens that a kernel for so many is made for.
 constexpr int grad_tiles(std::int64_t tokens, Cores cores) {
-  int tiles = cores == Cores::warp ? 1 : 4;
+  int tiles = cores == Cores::warp ? 1 : 8;
   while (8 * tiles < tokens) tiles *= 2;
   return tiles;
 }
 /// Blocks of such a kernel that a multiprocessor holds at once.
-constexpr int fused_blocks(int tiles) { return tiles > 8 ? 1 : 2; }
+constexpr int fused_blocks(Cores cores) { return cores == Cores::warp ? 2 : 1; }
 /// What the tensor cores multiply by what; see fused.h.
 enum class FusedForm : std::uint8_t { folded, two_level, values };
 template <class F>
@@ -147,9 +147,13 @@ struct FusedRow {
                                void* workspace, std::uint64_t workspace_bytes, void* stream, nibble_text* why);
 };
 
-/// Launches for a format of the engine. Each is instantiated in a file of its own, with its formats' kernels.
-template <Engine engine, Cores kCores>
-nibble_status launch_fused(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
+// The launches, each with its formats' kernels.
+nibble_status fused_runs(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
+nibble_status fused_grid(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
+nibble_status fused_base3(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
+nibble_status fused_flat(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
+nibble_status fused_groups_runs(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
+nibble_status fused_groups_others(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why);
 
 }  // namespace nibble::cuda
 

@@ -17,12 +17,12 @@ namespace nibble::cuda {
 /// Before the first product, and after registers that the next one reads were written.
 __device__ inline void begin_products() {
 #if NIBBLE_WARPGROUP_CORES
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.fence.sync.aligned;");
 #endif
 }
 __device__ inline void end_products() {
 #if NIBBLE_WARPGROUP_CORES
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.commit_group.sync.aligned;");
 #endif
 }
 /// Waits until at most kPending of the groups that were ended are under way.
@@ -32,10 +32,28 @@ __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 #endif
 }
-/// What this thread wrote to shared memory, products see.
-__device__ inline void show_to_products() {
+/// Keeps the compiler from moving what is done with the sums across this place.
+template <int kTiles, int kSums>
+__device__ inline void pin_sums(float (&sums)[kTiles][kSums][4]) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int m = 0; m < kSums; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(sums[t][m][i]));
+    }
+  }
+}
+
+/// Registers of a warp's threads from here on, taken from or given to the block's other warps.
+template <int kCount, bool kMore>
+__device__ inline void keep_registers() {
 #if NIBBLE_WARPGROUP_CORES
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  if constexpr (kMore) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+  } else {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+  }
 #endif
 }
 
@@ -54,16 +72,9 @@ __device__ inline std::uint64_t operand_at(const std::uint8_t* shared) {
 template <int kTiles, int kSums>
 __device__ inline void multiply_group(float (&sums)[kTiles][kSums][4], int m, const std::uint32_t (&a)[4],
                                       std::uint64_t b) {
-  static_assert(kTiles == 4 || kTiles == 8 || kTiles == 16);
+  static_assert(kTiles == 8 || kTiles == 16);
 #if NIBBLE_WARPGROUP_CORES
-  if constexpr (kTiles == 4) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "{%16, %17, %18, %19}, %20, 1, 1, 1, 0;"
-        : NIBBLE_TILE_SUMS(0), NIBBLE_TILE_SUMS(1), NIBBLE_TILE_SUMS(2), NIBBLE_TILE_SUMS(3)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  } else if constexpr (kTiles == 8) {
+  if constexpr (kTiles == 8) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"

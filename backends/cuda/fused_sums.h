@@ -1,0 +1,69 @@
+// A block's sums on their way from registers to the split's part.
+// Apart from the products because those of warps and of warpgroups lie alike.
+#ifndef NIBBLE_BACKENDS_CUDA_FUSED_SUMS_H
+#define NIBBLE_BACKENDS_CUDA_FUSED_SUMS_H
+
+#include "backends/cuda/fused_shape.h"
+
+namespace nibble::cuda {
+
+/// Sums [tiles of 8 tokens][2 * piece + m][i] of a lane are those of columns i of its 4 in the piece, 2m and 2m + 1,
+/// for tokens 2c and 2c + 1 of the tile.
+template <class S>
+using LaneSums = float[S::kTokenTiles][2 * S::kPieces][4];
+
+template <class S>
+__device__ inline void lower_sums(LaneSums<S>& sums, float by) {
+#pragma unroll
+  for (int t = 0; t < S::kTokenTiles; ++t) {
+#pragma unroll
+    for (int m = 0; m < 2 * S::kPieces; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[t][m][i] *= by;
+    }
+  }
+}
+
+/// Where one of them lies in shared memory.
+template <class S>
+__device__ inline int sum_at(int warp, int tile, int piece, int m, int i, int lane) {
+  return ((((warp * S::kTokenTiles + tile) * S::kPieces + piece) * 2 + m) * 4 + i) * 32 + lane;
+}
+
+/// Leaves a warp's sums in shared memory, times `unit`. taken(m, i, tile): less that.
+template <class S, class Taken>
+__device__ inline void leave_sums(const LaneSums<S>& sums, float unit, float* shared, Taken&& taken) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+  for (int t = 0; t < S::kTokenTiles; ++t) {
+#pragma unroll
+    for (int m = 0; m < 2 * S::kPieces; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        shared[sum_at<S>(warp, t, m / 2, m % 2, i, lane)] = (sums[t][m][i] - taken(t, m, i)) * unit;
+    }
+  }
+}
+
+/// Adds up the teams' sums, in their order, and stores them in the split's part; a thread has a column.
+template <class S>
+__device__ inline void store_sums(const FusedWork& w, const FusedPart<S>& part, const float* shared) {
+  const int column = static_cast<int>(threadIdx.x), piece = column / kPieceColumns;
+  if (column >= part.columns) return;
+  int g = 0, i = 0;
+  find_column<kPieceColumns / S::P::kSets>(column % kPieceColumns, &g, &i);
+  float* to = w.parts + part.split * w.part_stride + (part.tile - w.first_tile) * kFusedColumns + column;
+  for (int token = 0; token < w.tokens; ++token) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int team = 0; team < S::kTeams; ++team) {
+      sum += shared[sum_at<S>(team * S::kTeam + piece / S::kPieces, token / 8, piece % S::kPieces, i / 2,
+                              i % 2 * 2 + token % 2, g * 4 + token % 8 / 2)];
+    }
+    to[token * w.part_token_stride] = sum * w.grad_powers[token];
+  }
+}
+
+}  // namespace nibble::cuda
+
+#endif
