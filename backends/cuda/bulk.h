@@ -26,6 +26,12 @@ class CopyBarrier {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
 #endif
   }
+  /// Arrives when the copies that this thread has started so far (mma.h) are done.
+  __device__ void arrive_after_copies() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address()) : "memory");
+#endif
+  }
   /// Waits for the end of phase `phase`, the first being 0; it must not be two behind.
   __device__ void wait(int phase) {
 #if __CUDA_ARCH__ >= 900

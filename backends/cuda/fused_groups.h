@@ -16,23 +16,29 @@ namespace nibble::cuda {
 inline constexpr int kBringers = 4;
 inline constexpr int kGroupsThreads = (kFusedWarps + kBringers) * 32;
 /// Registers of their threads, and of the others': together a multiprocessor's.
-inline constexpr int kBringerRegisters = 72, kMultiplierRegisters = 216;
+inline constexpr int kBringerRegisters = 88, kMultiplierRegisters = 208;
 
 /// What a block's warps share beside the stages.
 struct GroupBarriers {
   static constexpr int kMost = 8;
   CopyBarrier fetched[kMost];  ///< a stage's rows and gradients are there
-  CopyBarrier scaled[kMost];   ///< its scales too
+  CopyBarrier powered[kMost];  ///< the powers of two are known with which its scales are made
+  CopyBarrier scaled[kMost];   ///< its scales are there
   CopyBarrier left[kMost];     ///< all that multiply are done with it
-  float powers[kFusedWarps];   ///< by which each warp's sums are too large in the end
 
   __device__ void init() {
     for (int i = 0; i < kMost; ++i) {
-      fetched[i].init(kBringers);
-      scaled[i].init(kBringers);
+      fetched[i].init(32 + 1);
+      powered[i].init(1);
+      scaled[i].init(1);
       left[i].init(kFusedWarps);
     }
   }
+};
+
+/// By what a warp's sums must be lowered before a stage's are added, and by which they are too large then.
+struct GroupPower {
+  float lowered, power;
 };
 
 /// A block's stages, in a ring.
@@ -45,7 +51,7 @@ struct GroupStages {
 
   __device__ GroupStages(const FusedWork& w, std::uint8_t* memory, GroupBarriers* b)
       : part(w, blockIdx.x), shared(memory), barriers(b), count((part.rows + S::kStageRows - 1) / S::kStageRows) {
-    static_assert(S::kTeams == 1 && S::kStages <= GroupBarriers::kMost);
+    static_assert(S::kTeams == 1 && S::kStages > kBringers && S::kStages <= GroupBarriers::kMost);
   }
   [[nodiscard]] __device__ int slot(int n) const { return n % S::kStages; }
   [[nodiscard]] __device__ int phase(int n) const { return n / S::kStages; }
@@ -55,84 +61,79 @@ struct GroupStages {
   [[nodiscard]] __device__ WarpScales<S> scales(int n, int warp) const {
     return {at(n) + S::kRaw + S::kGrads + warp * S::kWarpScales};
   }
-  /// By what each warp's sums must be lowered before it adds this stage's.
-  [[nodiscard]] __device__ float* lowered(int n) const {
-    return reinterpret_cast<float*>(at(n) + S::kRaw + S::kGrads + kFusedWarps * S::kWarpScales);
+  [[nodiscard]] __device__ GroupPower& power(int n, int warp) const {
+    return reinterpret_cast<GroupPower*>(at(n) + S::kRaw + S::kGrads + kFusedWarps * S::kWarpScales)[warp];
   }
 };
 
-/// One of the warps that bring rows and make scales.
+/// One of the warps that bring rows and make scales: every so many-th stage is its own.
 template <class S>
 class Bringer {
-  static constexpr int kEach = kFusedWarps / kBringers;  ///< whose scales it makes
-  static constexpr int kAhead = S::kStages - 2;          ///< stages under way, beside one in hand here and one there
-
  public:
   __device__ Bringer(const FusedWork& w, const GroupStages<S>& stages)
       : w_(w),
         stages_(stages),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        warp_(static_cast<int>(threadIdx.x) / 32 - kFusedWarps),
-        maker_(w, stages.part),
-        plain_(stages.part.plain_rows(w) / S::kStageRows) {}
+        plain_(stages.part.plain_rows(w) / S::kStageRows),
+        maker_(w, stages.part) {}
 
   __device__ void run() {
-    float powers[kEach];
-    for (float& power : powers) power = 0x1p126f;
+    const int own = static_cast<int>(threadIdx.x) / 32 - kFusedWarps;
+    if (own < stages_.count) fetch(own);
 #pragma unroll 1
-    for (int n = -kAhead; n < stages_.count; ++n) {
-      if (n + kAhead < stages_.count) fetch(n + kAhead);
-      if (n < 0) continue;
-      stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int warp = warp_ * kEach + i;
-        const float lowered = maker_.make(stages_.rows(n), n * S::kStageRows, warp, stages_.scales(n, warp), powers[i]);
-        if (lane_ == 0) stages_.lowered(n)[warp] = lowered;
-      }
-      __syncwarp();
-      if (lane_ == 0) stages_.barriers->scaled[stages_.slot(n)].arrive();
-    }
-    if (lane_ == 0) {
-      for (int i = 0; i < kEach; ++i) stages_.barriers->powers[warp_ * kEach + i] = powers[i];
+    for (int n = own; n < stages_.count; n += kBringers) {
+      scale(n);
+      if (n + kBringers < stages_.count) fetch(n + kBringers);
     }
   }
 
  private:
-  /// This warp's part of a stage's rows; the first warp's with the gradients.
   __device__ void fetch(int n) const {
-    constexpr int kRows = S::kStageRows / kBringers, kRowBytes = S::kChunks * 16;
-    static_assert(kRows <= 32);
     CopyBarrier& fetched = stages_.barriers->fetched[stages_.slot(n)];
     if (n >= S::kStages) stages_.barriers->left[stages_.slot(n)].wait(stages_.phase(n) - 1);
-    const int first = warp_ * kRows, grad_bytes = warp_ == 0 ? S::kGrads : 0;
-    if (n < plain_) {
-      if (lane_ == 0) fetched.arrive_expecting(kRows * kRowBytes + grad_bytes);
-      if (lane_ < kRows) {
-        const int row = first + lane_;
-        const std::uint8_t* from = stages_.part.source + (n * S::kStageRows + row) * w_.row_stride;
-        from -= S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u;
-        fetched.copy(stages_.at(n) + row * S::kSlot, from, kRowBytes);
-      }
-    } else {
-#pragma unroll 1
-      for (int i = lane_; i < kRows * S::kChunks; i += 32) {
-        const int row = first + i / S::kChunks, at = i % S::kChunks * 16;
-        copy_last_chunk(w_, stages_.part, n * S::kStageRows + row, at, stages_.at(n) + row * S::kSlot + at);
-      }
-      end_copy_group();
-      wait_for_copies<0>();
-      __syncwarp();
-      if (lane_ == 0) fetched.arrive_expecting(grad_bytes);
+    if (lane_ == 0) {
+      fetched.arrive_expecting(S::kGrads);
+      fetched.copy(stages_.grads(n), stages_.part.grads(w_) + n * S::kGrads, S::kGrads);
     }
-    if (warp_ == 0 && lane_ == 0) fetched.copy(stages_.grads(n), stages_.part.grads(w_) + n * S::kGrads, S::kGrads);
+    const bool plain = n < plain_;
+#pragma unroll 4
+    for (int i = lane_; i < S::kStageRows * S::kChunks; i += 32) {
+      const int row = i / S::kChunks, at = i % S::kChunks * 16;
+      std::uint8_t* to = stages_.at(n) + row * S::kSlot + at;
+      if (plain) {
+        const std::uint8_t* from = stages_.part.source + (n * S::kStageRows + row) * w_.row_stride + at;
+        copy_async(to, from - (S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u));
+      } else {
+        copy_last_chunk(w_, stages_.part, n * S::kStageRows + row, at, to);
+      }
+    }
+    fetched.arrive_after_copies();
+  }
+
+  /// The powers of two follow from one stage to the next.
+  __device__ void scale(int n) const {
+    const StageRows<S> rows = stages_.rows(n);
+    stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
+    const auto made = maker_.load(rows, n * S::kStageRows);
+    const float largest = maker_.largest(made);  // of the warp that this lane counts
+    if (n > 0) stages_.barriers->powered[stages_.slot(n - 1)].wait(stages_.phase(n - 1));
+    float power = n > 0 && lane_ < kFusedWarps ? stages_.power(n - 1, lane_).power : 0x1p126f;
+    const float lowered = ScaleMaker<S>::make_room(largest, power);
+    if (lane_ < kFusedWarps) stages_.power(n, lane_) = {lowered, power};
+    __syncwarp();
+    if (lane_ == 0) stages_.barriers->powered[stages_.slot(n)].arrive();
+#pragma unroll
+    for (int warp = 0; warp < kFusedWarps; ++warp)
+      maker_.write(made, warp, stages_.scales(n, warp), __shfl_sync(0xffffffffu, power, warp));
+    __syncwarp();
+    if (lane_ == 0) stages_.barriers->scaled[stages_.slot(n)].arrive();
   }
 
   const FusedWork& w_;
   const GroupStages<S> stages_;
-  int lane_, warp_;
-  const ScaleMaker<S> maker_;
+  int lane_;
   int plain_;  ///< stages; those behind them need care
+  const ScaleMaker<S> maker_;
 };
 
 /// One of the warps that multiply.
@@ -154,11 +155,12 @@ class Multiplier {
     for (int n = 0; n < stages_.count; ++n) {
       stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
       stages_.barriers->scaled[stages_.slot(n)].wait(stages_.phase(n));
-      const float lowered = stages_.lowered(n)[warp_];
-      if (lowered != 1.0f) {
+      const GroupPower power = stages_.power(n, warp_);
+      power_ = power.power;
+      if (power.lowered != 1.0f) {
         wait_for_products<0>();
         pin_sums(sums_);
-        lower_sums<S>(sums_, lowered);
+        lower_sums<S>(sums_, power.lowered);
         pin_sums(sums_);
       }
       multiply<0>(n);
@@ -167,7 +169,9 @@ class Multiplier {
     wait_for_products<0>();
     pin_sums(sums_);
   }
-  __device__ void leave(float unit) const {
+  /// Without their power of two, and that of the units.
+  __device__ void leave(float unit_power) const {
+    const float unit = reciprocal_of_power(power_) / static_cast<float>(1 << kGradExponent) / unit_power;
     leave_sums<S>(sums_, unit, reinterpret_cast<float*>(stages_.shared), [](int, int, int) { return 0.0f; });
   }
 
@@ -202,6 +206,7 @@ class Multiplier {
   const GroupStages<S> stages_;
   int lane_, warp_;
   const UnitMaker<S> units_;
+  float power_ = 1.0f;  ///< by which the sums are too large
   LaneSums<S> sums_ = {};
   std::uint32_t values_[2][kTogether][2][4];
 };
@@ -227,8 +232,7 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
     Multiplier<S> multiplier(stages, table);
     multiplier.run();
     __syncthreads();
-    const float power = reciprocal_of_power(barriers.powers[threadIdx.x / 32]);
-    multiplier.leave(power / static_cast<float>(1 << kGradExponent) / unit_power);
+    multiplier.leave(unit_power);
     __syncthreads();
     store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));
   }

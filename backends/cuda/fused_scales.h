@@ -35,10 +35,69 @@ template <class S>
 class ScaleMaker {
   using P = typename S::P;
   static constexpr float kMostScale = static_cast<float>(1 << S::kScaleExponent);
+  /// In the form of values a min need not be smaller than what scales are multiplied by.
+  static constexpr float kMinPart = 1.0f / static_cast<float>(S::kForm == FusedForm::values ? 1 << S::kCodeBits : 1);
 
  public:
   __device__ ScaleMaker(const FusedWork& w, const FusedPart<S>& part)
       : w_(w), part_(part), lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  /// Lowers a power of two where `largest` would be too large: by what it returns.
+  __device__ static float make_room(float largest, float& power) {
+    if (largest * power < kMostScale) return 1.0f;
+    const float before = power;
+    power = power_to_reach<S::kScaleExponent - 1 - kScaleRoom>(largest);
+    return power * reciprocal_of_power(before);
+  }
+
+  /// A lane's rows of a stage, for the scales of all members.
+  [[nodiscard]] __device__ auto load(const StageRows<S>& rows, int first) const {
+    static_assert(kLaneRows == 2);
+    if constexpr (S::kHasIntegers) {
+      struct {
+        Scale scales[2];
+        typename P::Integers integers[2];
+      } loaded = {{header_of(rows, first, 0).row_scale(), header_of(rows, first, 1).row_scale()},
+                  {typename P::Integers(rows(row_of(0))), typename P::Integers(rows(row_of(1)))}};
+      return loaded;
+    } else {
+      struct {
+        typename P::Header headers[2];
+      } loaded = {{header_of(rows, first, 0), header_of(rows, first, 1)}};
+      return loaded;
+    }
+  }
+  /// The largest of the scales, and parts of mins, of the member that the lane counts.
+  template <class Loaded>
+  [[nodiscard]] __device__ float largest(const Loaded& loaded) const {
+    if constexpr (S::kHasIntegers) {
+      return largest_of_warp(larger(larger(0.0f, loaded.scales[0]), loaded.scales[1]));
+    } else {
+      float own = 0.0f;
+#pragma unroll
+      for (int member = 0; member < kFusedWarps; ++member) {
+        float x = 0.0f;
+#pragma unroll
+        for (int i = 0; i < 2 * kEach; ++i)
+          x = larger(x, scale_of(loaded.headers[i / kEach], member * S::kRuns, i % kEach));
+        x = largest_of_warp(x);
+        if (lane_ == member) own = x;
+      }
+      return own;
+    }
+  }
+  template <class Loaded>
+  __device__ void write(const Loaded& loaded, int member, const WarpScales<S>& to, float power) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (S::kHasIntegers) {
+        write_integers(loaded.scales[r], loaded.integers[r], r, member, to, power);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) write_run(scale_of(loaded.headers[r], member * S::kRuns, i), r, i, to, power);
+      }
+    }
+  }
 
   /// Those of member's columns, times `power`, which is lowered where a scale would be too large: by what it returns,
   /// the same for all lanes. `first` is the stage's first row in the share.
@@ -65,34 +124,41 @@ class ScaleMaker {
   }
   __device__ static std::uint16_t to_half(float x) { return static_cast<std::uint16_t>(to_halves(x, 0.0f)); }
 
+  [[nodiscard]] __device__ auto header_of(const StageRows<S>& rows, int first, int r) const {
+    const std::int64_t weight_row = part_.first_row + min(first + row_of(r), part_.rows - 1);
+    return typename P::Header(w_, rows(row_of(r)), weight_row, part_.tile);
+  }
+  /// Zeros behind the last column.
+  template <class Header>
+  [[nodiscard]] __device__ Scale scale_of(const Header& header, int tile_run, int i) const {
+    const Scale scale = header.scale(tile_run, i);
+    return (tile_run + i) * (kPieceColumns / P::kSets) < part_.columns ? scale : Scale{};
+  }
+
   __device__ float make_run_scales(const StageRows<S>& rows, int first, int member, const WarpScales<S>& to,
                                    float& power) const {
     const int tile_run = member * S::kRuns + first_run();
     Scale made[kLaneRows * kEach];
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
-      const std::int64_t weight_row = part_.first_row + min(first + row_of(r), part_.rows - 1);
-      const typename P::Header header(w_, rows(row_of(r)), weight_row, part_.tile);
+      const auto header = header_of(rows, first, r);
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        Scale& s = made[r * kEach + i];
-        s = header.scale(tile_run, i);
-        if ((tile_run + i) * (kPieceColumns / P::kSets) >= part_.columns) s = {};
-      }
+      for (int i = 0; i < kEach; ++i) made[r * kEach + i] = scale_of(header, tile_run, i);
     }
     const float lowered = make_room(made, power);
 #pragma unroll
-    for (int i = 0; i < kLaneRows * kEach; ++i) {
-      const int at = scale_at(row_of(i / kEach), first_run() + i % kEach);
-      const float scale = made[i].scale * power;
-      if constexpr (S::kForm == FusedForm::folded) {
-        to.floats()[at] = scale;
-      } else {
-        to.halves(0)[at] = to_half(scale);
-        if constexpr (P::kHasMin) to.halves(1)[at] = to_half(made[i].min * power);
-      }
-    }
+    for (int i = 0; i < kLaneRows * kEach; ++i) write_run(made[i], i / kEach, i % kEach, to, power);
     return lowered;
+  }
+  __device__ void write_run(const Scale& made, int r, int i, const WarpScales<S>& to, float power) const {
+    const int at = scale_at(row_of(r), first_run() + i);
+    const float scale = made.scale * power;
+    if constexpr (S::kForm == FusedForm::folded) {
+      to.floats()[at] = scale;
+    } else {
+      to.halves(0)[at] = to_half(scale);
+      if constexpr (P::kHasMin) to.halves(1)[at] = to_half(made.min * power);
+    }
   }
 
   __device__ float make_row_scales(const StageRows<S>& rows, int member, const WarpScales<S>& to, float& power) const {
@@ -122,26 +188,32 @@ class ScaleMaker {
     const float lowered = make_room(made, power);
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
-      const typename P::Integers integers(rows(row_of(r)));
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        const int at = scale_at(row_of(r), first_run() + i), tile_run = member * S::kRuns + first_run();
-        const float min = -(made[r].min * power) * low_half(integers.min(tile_run, i));
-        const std::uint16_t rounded = to_half(min);
-        to.halves(0)[at] = integers.scale(tile_run, i);
-        to.halves(1)[at] = rounded;
-        to.halves(2)[at] = to_half(min - low_half(rounded));
-      }
-      if (first_run() == 0) to.halves(3)[row_scale_at(row_of(r))] = to_half(made[r].scale * power);
+      write_integers(made[r], typename P::Integers(rows(row_of(r))), r, member, to, power);
     }
     return lowered;
+  }
+  template <class Integers>
+  __device__ void write_integers(const Scale& row_scale, const Integers& integers, int r, int member,
+                                 const WarpScales<S>& to, float power) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = scale_at(row_of(r), first_run() + i), tile_run = member * S::kRuns + first_run();
+      const float min = -(row_scale.min * power) * low_half(integers.min(tile_run, i));
+      const std::uint16_t rounded = to_half(min);
+      to.halves(0)[at] = integers.scale(tile_run, i);
+      to.halves(1)[at] = rounded;
+      to.halves(2)[at] = to_half(min - low_half(rounded));
+    }
+    if (first_run() == 0) to.halves(3)[row_scale_at(row_of(r))] = to_half(row_scale.scale * power);
   }
 
   /// Lowers the power of two where one of all lanes' scales and mins would be too large.
   template <int kCount>
   __device__ static float make_room(const Scale (&made)[kCount], float& power) {
-    // In the form of values a min need not be smaller than what scales are multiplied by.
-    constexpr float kMinPart = 1.0f / static_cast<float>(S::kForm == FusedForm::values ? 1 << S::kCodeBits : 1);
+    return make_room(largest_of_warp(largest_of(made, power)), power);
+  }
+  template <int kCount>
+  __device__ static float largest_of(const Scale (&made)[kCount], float power) {
     float largest = 0.0f;
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
@@ -149,14 +221,12 @@ class ScaleMaker {
     if (largest * power >= kMostScale) {  // also where one is not finite: those count for nothing
       largest = 0.0f;
 #pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        largest = larger_finite(larger_finite(largest, made[i].scale), made[i].min * kMinPart);
+      for (int i = 0; i < kCount; ++i) largest = larger(largest, made[i]);
     }
-    largest = largest_of_warp(largest);
-    if (largest * power < kMostScale) return 1.0f;
-    const float before = power;
-    power = power_to_reach<S::kScaleExponent - 1 - kScaleRoom>(largest);
-    return power * reciprocal_of_power(before);
+    return largest;
+  }
+  __device__ static float larger(float largest, const Scale& made) {
+    return larger_finite(larger_finite(largest, made.scale), made.min * kMinPart);
   }
 
   const FusedWork& w_;

@@ -55,7 +55,7 @@ struct FusedShape {
                                      : kHasIntegers                ? kScales * 6 + kStageRows * 2
                                      : P::kHasMin                  ? kScales * 4
                                                                    : kScales * 2;
-  static constexpr int kStageScales = kFusedWarps * (kWarpScales + 4);  ///< with what each warp's sums are lowered by
+  static constexpr int kStageScales = kFusedWarps * (kWarpScales + 8);  ///< with each warp's power of two
   /// Rows, then gradients; for warpgroups scales too, since other warps make them ahead.
   static constexpr int kStage = kRaw + kGrads + (kByGroups ? kStageScales : 0);
   static constexpr int kOtherScales = kByGroups ? 0 : kFusedWarps * kWarpScales;
