@@ -88,6 +88,27 @@ __global__ void __launch_bounds__(kThreads) max_grads_kernel(PackedGrads all, st
   if (thread < g.tokens) g.maxima[chunk * g.tokens + thread] = largest[thread];
 }
 
+/// Leaves the largest of all chunks in the place of the first; for more tokens than one block joins quickly. A block
+/// has 32 tokens.
+constexpr int kJoinThreads = 1024;
+__global__ void __launch_bounds__(kJoinThreads) join_maxima_kernel(PackedGrads all, std::int64_t chunks) {
+  __shared__ float largest[32];
+  constexpr int kBlocks = kMostFusedTokens / 32;  // a group
+  const PackedGrads g = group_of(all, chunks, blockIdx.x / kBlocks);
+  const int lane = static_cast<int>(threadIdx.x) % 32, token = static_cast<int>(blockIdx.x) % kBlocks * 32 + lane;
+  if (threadIdx.x < 32) largest[lane] = 0.0f;
+  __syncthreads();
+  float x = 0.0f;
+  if (token < g.tokens) {
+#pragma unroll 4
+    for (std::int64_t chunk = threadIdx.x / 32; chunk < chunks; chunk += kJoinThreads / 32)
+      x = fmaxf(x, g.maxima[chunk * g.tokens + token]);
+    keep_larger(largest + lane, x);
+  }
+  __syncthreads();
+  if (threadIdx.x < 32 && token < g.tokens) g.maxima[token] = largest[lane];
+}
+
 /// The largest of all chunks' maxima of each token, in shared memory.
 __device__ inline void join_maxima(const PackedGrads& g, std::int64_t chunks, float* largest) {
   const int thread = static_cast<int>(threadIdx.x), width = width_for(g.tokens), token = thread % width;
@@ -107,7 +128,7 @@ __device__ inline void join_maxima(const PackedGrads& g, std::int64_t chunks, fl
 __global__ void __launch_bounds__(kThreads) grad_powers_kernel(PackedGrads all, std::int64_t chunks) {
   __shared__ float largest[kMostFusedTokens];
   const PackedGrads g = group_of(all, chunks, blockIdx.x);
-  join_maxima(g, chunks, largest);
+  join_maxima(g, 1, largest);
   const int token = static_cast<int>(threadIdx.x);
   if (token < g.tokens) g.powers[token] = power_to_reach<14>(largest[token]);
 }
@@ -152,6 +173,12 @@ std::uint64_t groups_of(const PackedGrads& grads) {
   return static_cast<std::uint64_t>((grads.tokens + kMostFusedTokens - 1) / kMostFusedTokens);
 }
 
+nibble_status join_maxima(const PackedGrads& grads, std::int64_t chunks, gpu::Stream stream, nibble_text* why) {
+  const std::uint64_t blocks = groups_of(grads) * (kMostFusedTokens / 32);
+  return gpu::launch(join_maxima_kernel, {"gradient's maxima, joined", blocks, kJoinThreads}, stream, why, grads,
+                     chunks);
+}
+
 nibble_status find_maxima(const PackedGrads& grads, std::int64_t chunks, gpu::Stream stream, nibble_text* why) {
   const std::uint64_t blocks = groups_of(grads) * static_cast<std::uint64_t>(chunks);
   return gpu::launch(max_grads_kernel, {"gradient's maxima", blocks, kThreads}, stream, why, grads, chunks);
@@ -161,18 +188,24 @@ nibble_status find_maxima(const PackedGrads& grads, std::int64_t chunks, gpu::St
 nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {
   const std::int64_t chunks = max_chunks(grads.rows);
   if (const nibble_status s = find_maxima(grads, chunks, stream, why); s != NIBBLE_OK) return s;
+  if (const nibble_status s = join_maxima(grads, chunks, stream, why); s != NIBBLE_OK) return s;
   return gpu::launch(grad_powers_kernel, {"gradient's powers", groups_of(grads), kThreads}, stream, why, grads, chunks);
 }
 
 nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why) {
-  const std::int64_t chunks = max_chunks(grads.rows);
+  constexpr int kJoinedByAll = 16;  // tokens whose maxima every block may read all
+  std::int64_t chunks = max_chunks(grads.rows);
   if (const nibble_status s = find_maxima(grads, chunks, stream, why); s != NIBBLE_OK) return s;
-  // Few blocks, since each starts by reading all maxima.
+  if (grads.tokens > kJoinedByAll) {
+    if (const nibble_status s = join_maxima(grads, chunks, stream, why); s != NIBBLE_OK) return s;
+    chunks = 1;
+  }
+  // Few blocks, since each starts by reading maxima.
   constexpr std::int64_t kMostBlocks = 512;
   const std::int64_t count = grads.layout.bytes(grads.rows) / (grad_tile_bytes(grads.layout.form) / 32);
   const std::int64_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
   return gpu::launch(pack_grads_kernel, {"pack gradient", static_cast<std::uint64_t>(blocks), kThreads}, stream, why,
-                     grads, static_cast<std::int64_t>(chunks), count);
+                     grads, chunks, count);
 }
 
 }  // namespace nibble::cuda

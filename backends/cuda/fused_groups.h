@@ -17,6 +17,8 @@ inline constexpr int kBringers = 4;
 inline constexpr int kGroupsThreads = (kFusedWarps + kBringers) * 32;
 /// Registers of their threads, and of the others': together a multiprocessor's.
 inline constexpr int kBringerRegisters = 88, kMultiplierRegisters = 208;
+/// Pieces of a block's columns.
+inline constexpr int kGroupPieces = kFusedColumns / fused_parts(Cores::warpgroup) / kPieceColumns;
 
 /// What a block's warps share beside the stages.
 struct GroupBarriers {
@@ -25,6 +27,10 @@ struct GroupBarriers {
   CopyBarrier powered[kMost];  ///< the powers of two are known with which its scales are made
   CopyBarrier scaled[kMost];   ///< its scales are there
   CopyBarrier left[kMost];     ///< all that multiply are done with it
+  /// By what a piece's sums must be lowered before a stage's are added, and by which they are too large then.
+  struct Power {
+    float lowered, power;
+  } powers[kMost][kGroupPieces];
 
   __device__ void init() {
     for (int i = 0; i < kMost; ++i) {
@@ -34,11 +40,6 @@ struct GroupBarriers {
       left[i].init(kFusedWarps);
     }
   }
-};
-
-/// By what a warp's sums must be lowered before a stage's are added, and by which they are too large then.
-struct GroupPower {
-  float lowered, power;
 };
 
 /// A block's stages, in a ring.
@@ -51,18 +52,18 @@ struct GroupStages {
 
   __device__ GroupStages(const FusedWork& w, std::uint8_t* memory, GroupBarriers* b)
       : part(w, blockIdx.x), shared(memory), barriers(b), count((part.rows + S::kStageRows - 1) / S::kStageRows) {
-    static_assert(S::kTeams == 1 && S::kStages > kBringers && S::kStages <= GroupBarriers::kMost);
+    static_assert(S::kTeams == 1 && S::kStages >= kBringers && S::kStages <= GroupBarriers::kMost);
   }
   [[nodiscard]] __device__ int slot(int n) const { return n % S::kStages; }
   [[nodiscard]] __device__ int phase(int n) const { return n / S::kStages; }
   [[nodiscard]] __device__ std::uint8_t* at(int n) const { return shared + slot(n) * S::kStage; }
   [[nodiscard]] __device__ std::uint8_t* grads(int n) const { return at(n) + S::kRaw; }
   [[nodiscard]] __device__ StageRows<S> rows(int n) const { return {at(n), part}; }
-  [[nodiscard]] __device__ WarpScales<S> scales(int n, int warp) const {
-    return {at(n) + S::kRaw + S::kGrads + warp * S::kWarpScales};
+  [[nodiscard]] __device__ WarpScales<S> scales(int n, int piece) const {
+    return {at(n) + S::kRaw + S::kGrads + piece * S::kWarpScales};
   }
-  [[nodiscard]] __device__ GroupPower& power(int n, int warp) const {
-    return reinterpret_cast<GroupPower*>(at(n) + S::kRaw + S::kGrads + kFusedWarps * S::kWarpScales)[warp];
+  [[nodiscard]] __device__ GroupBarriers::Power& power(int n, int piece) const {
+    return barriers->powers[slot(n)][piece];
   }
 };
 
@@ -95,17 +96,24 @@ class Bringer {
       fetched.arrive_expecting(S::kGrads);
       fetched.copy(stages_.grads(n), stages_.part.grads(w_) + n * S::kGrads, S::kGrads);
     }
-    const bool plain = n < plain_;
-#pragma unroll 4
-    for (int i = lane_; i < S::kStageRows * S::kChunks; i += 32) {
-      const int row = i / S::kChunks, at = i % S::kChunks * 16;
-      std::uint8_t* to = stages_.at(n) + row * S::kSlot + at;
-      if (plain) {
-        const std::uint8_t* from = stages_.part.source + (n * S::kStageRows + row) * w_.row_stride + at;
-        copy_async(to, from - (S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u));
-      } else {
-        copy_last_chunk(w_, stages_.part, n * S::kStageRows + row, at, to);
+    constexpr int kAtOnce = 32 / S::kChunks;
+    const int own = lane_ / S::kChunks, at = lane_ % S::kChunks * 16;  // a row, bytes
+    const std::uint8_t* from = stages_.part.source + (n * S::kStageRows + own) * w_.row_stride + at;
+    std::uint8_t* to = stages_.at(n) + own * S::kSlot + at;
+    if (own >= kAtOnce) {
+    } else if (n < plain_) {
+#pragma unroll 8
+      for (int row = 0; row < S::kStageRows; row += kAtOnce) {
+        if (S::kStageRows % kAtOnce == 0 || row + own < S::kStageRows) {
+          copy_async(to + row * S::kSlot,
+                     from - (S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u));
+        }
+        from += kAtOnce * w_.row_stride;
       }
+    } else {
+#pragma unroll 1
+      for (int row = 0; row + own < S::kStageRows; row += kAtOnce)
+        copy_last_chunk(w_, stages_.part, n * S::kStageRows + own + row, at, to + row * S::kSlot);
     }
     fetched.arrive_after_copies();
   }
@@ -115,16 +123,25 @@ class Bringer {
     const StageRows<S> rows = stages_.rows(n);
     stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
     const auto made = maker_.load(rows, n * S::kStageRows);
-    const float largest = maker_.largest(made);  // of the warp that this lane counts
-    if (n > 0) stages_.barriers->powered[stages_.slot(n - 1)].wait(stages_.phase(n - 1));
-    float power = n > 0 && lane_ < kFusedWarps ? stages_.power(n - 1, lane_).power : 0x1p126f;
+    const int first = stages_.part.first_column / kPieceColumns;
+    float largest = 0.0f;  // of the piece that this lane counts
+#pragma unroll
+    for (int piece = 0; piece < kGroupPieces; ++piece) {
+      const float x = maker_.largest(made, first + piece);
+      if (lane_ == piece) largest = x;
+    }
+    float power = 0x1p126f;
+    if (n > 0) {
+      stages_.barriers->powered[stages_.slot(n - 1)].wait(stages_.phase(n - 1));
+      if (lane_ < kGroupPieces) power = stages_.power(n - 1, lane_).power;
+    }
     const float lowered = ScaleMaker<S>::make_room(largest, power);
-    if (lane_ < kFusedWarps) stages_.power(n, lane_) = {lowered, power};
+    if (lane_ < kGroupPieces) stages_.power(n, lane_) = {lowered, power};
     __syncwarp();
     if (lane_ == 0) stages_.barriers->powered[stages_.slot(n)].arrive();
 #pragma unroll
-    for (int warp = 0; warp < kFusedWarps; ++warp)
-      maker_.write(made, warp, stages_.scales(n, warp), __shfl_sync(0xffffffffu, power, warp));
+    for (int piece = 0; piece < kGroupPieces; ++piece)
+      maker_.write(made, first + piece, stages_.scales(n, piece), __shfl_sync(0xffffffffu, power, piece));
     __syncwarp();
     if (lane_ == 0) stages_.barriers->scaled[stages_.slot(n)].arrive();
   }
@@ -136,35 +153,27 @@ class Bringer {
   const ScaleMaker<S> maker_;
 };
 
-/// One of the warps that multiply.
-template <class S>
+/// One of the warps that multiply: it has half of a piece's columns, those of set kSet, which is its warpgroup's.
+template <class S, int kSet>
 class Multiplier {
-  static constexpr int kTogether = 2;  ///< units that are made at once, so that loads do not wait for each other
-  static_assert(S::kUnits == 2 * kTogether);
+  static_assert(kGroupPieces * 2 == kFusedWarps);
 
  public:
   __device__ Multiplier(const GroupStages<S>& stages, const std::uint32_t* table)
       : stages_(stages),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        warp_(static_cast<int>(threadIdx.x) / 32),
-        units_(warp_, table) {}
+        piece_(static_cast<int>(threadIdx.x) / 32 % kGroupPieces),
+        units_(stages.part.first_column / kPieceColumns + piece_, table) {}
 
   __device__ void run() {
     pin_sums(sums_);
+    // By turns, in a form that shows the compiler that no set of values is written while products read it.
 #pragma unroll 1
-    for (int n = 0; n < stages_.count; ++n) {
-      stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
-      stages_.barriers->scaled[stages_.slot(n)].wait(stages_.phase(n));
-      const GroupPower power = stages_.power(n, warp_);
-      power_ = power.power;
-      if (power.lowered != 1.0f) {
-        wait_for_products<0>();
-        pin_sums(sums_);
-        lower_sums<S>(sums_, power.lowered);
-        pin_sums(sums_);
-      }
-      multiply<0>(n);
-      multiply<1>(n);
+    for (int n = 0;;) {
+      multiply(n, values_[0]);
+      if (++n == stages_.count) break;
+      multiply(n, values_[1]);
+      if (++n == stages_.count) break;
     }
     wait_for_products<0>();
     pin_sums(sums_);
@@ -176,40 +185,63 @@ class Multiplier {
   }
 
  private:
-  /// Makes half of a stage's values while the other half's products, or those of the stage before, are under way.
-  template <int kHalf>
-  __device__ void multiply(int n) {
-    wait_for_products<1>();
-    if (kHalf == 1 && n > 0 && lane_ == 0) stages_.barriers->left[stages_.slot(n - 1)].arrive();
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) {
-      units_.for_each_values(stages_.rows(n), stages_.scales(n, warp_), kHalf * kTogether + u,
-                             [&](int, const auto& near, const auto& far) {
-#pragma unroll
-                               for (int m = 0; m < 2; ++m) {
-                                 auto& a = values_[kHalf][u][m];
-                                 a[0] = near[2 * m], a[1] = near[2 * m + 1], a[2] = far[2 * m], a[3] = far[2 * m + 1];
-                               }
-                             });
+  using Values = std::uint32_t[S::kUnits][4];
+
+  /// Makes a stage's values, all units at once so that loads do not wait for each other, while the products of the
+  /// stage before are under way.
+  __device__ __forceinline__ void multiply(int n, Values& values) {
+    const int slot = slot_;
+    GroupBarriers& barriers = *stages_.barriers;
+    barriers.fetched[slot].wait(phase_);
+    barriers.scaled[slot].wait(phase_);
+    const GroupBarriers::Power power = barriers.powers[slot][piece_];
+    power_ = power.power;
+    if (power.lowered != 1.0f) {
+      wait_for_products<0>();
+      pin_sums(sums_);
+      lower_sums<S>(sums_, power.lowered);
+      pin_sums(sums_);
     }
+    const std::uint8_t* stage = stages_.shared + slot * S::kStage;
+    const StageRows<S> rows(stage, stages_.part);
+    const WarpScales<S> scales{stages_.shared + slot * S::kStage + S::kRaw + S::kGrads + piece_ * S::kWarpScales};
+#pragma unroll
+    for (int unit = 0; unit < S::kUnits; ++unit) {
+      units_.for_each_values(rows, scales, unit, [&](int, const auto& near, const auto& far) {
+        auto& a = values[unit];
+        a[0] = near[2 * kSet], a[1] = near[2 * kSet + 1], a[2] = far[2 * kSet], a[3] = far[2 * kSet + 1];
+      });
+    }
+    pin_operands(values);
     begin_products();
 #pragma unroll
-    for (int u = 0; u < kTogether; ++u) {
-      const std::uint64_t grads =
-          operand_at(stages_.grads(n) + (kHalf * kTogether + u) * S::kTokenTiles * S::kGradTile);
-#pragma unroll
-      for (int m = 0; m < 2; ++m) multiply_group(sums_, m, values_[kHalf][u][m], grads);
-    }
+    for (int unit = 0; unit < S::kUnits; ++unit)
+      multiply_group(sums_, values[unit], operand_at(stage + S::kRaw + unit * S::kTokenTiles * S::kGradTile));
     end_products();
+    wait_for_products<1>();
+    if (n > 0 && lane_ == 0) barriers.left[last_slot_].arrive();
+    last_slot_ = slot;
+    slot_ = slot + 1 == S::kStages ? 0 : slot + 1;
+    phase_ ^= slot_ == 0 ? 1 : 0;
   }
 
   const GroupStages<S> stages_;
-  int lane_, warp_;
+  int lane_, piece_;
   const UnitMaker<S> units_;
+  int slot_ = 0, phase_ = 0, last_slot_ = 0;
   float power_ = 1.0f;  ///< by which the sums are too large
   LaneSums<S> sums_ = {};
-  std::uint32_t values_[2][kTogether][2][4];
+  Values values_[2];
 };
+
+/// A warpgroup's part of the block's work: it leaves its sums in shared memory.
+template <class S, int kSet>
+__device__ inline void multiply_set(const GroupStages<S>& stages, const std::uint32_t* table, float unit_power) {
+  Multiplier<S, kSet> multiplier(stages, table);
+  multiplier.run();
+  __syncthreads();
+  multiplier.leave(unit_power);
+}
 
 template <class F, int kTiles>
 __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const __grid_constant__ FusedWork work) {
@@ -222,20 +254,23 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
   const float unit_power = Panel<F>::fill(work, table);
   __syncthreads();
   const GroupStages<S> stages(work, shared, &barriers);
-  if (threadIdx.x / 32 >= kFusedWarps) {
+  if (stages.part.first_column >= stages.part.columns) return;
+  const int set = static_cast<int>(threadIdx.x) / 128;
+  if (set == 2) {
     keep_registers<kBringerRegisters, false>();
     Bringer<S>(work, stages).run();
     __syncthreads();
     __syncthreads();
-  } else {
-    keep_registers<kMultiplierRegisters, true>();
-    Multiplier<S> multiplier(stages, table);
-    multiplier.run();
-    __syncthreads();
-    multiplier.leave(unit_power);
-    __syncthreads();
-    store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));
+    return;
   }
+  keep_registers<kMultiplierRegisters, true>();
+  if (set == 0) {
+    multiply_set<S, 0>(stages, table, unit_power);
+  } else {
+    multiply_set<S, 1>(stages, table, unit_power);
+  }
+  __syncthreads();
+  store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));
 #endif
 }
 
@@ -246,7 +281,8 @@ nibble_status launch_by_groups(nibble_format format, const FusedWork& work, gpu:
   const auto go = [&]<class F, int kCount>(F, std::integral_constant<int, kCount>) {
     if (grad_tiles(work.tokens, Cores::warpgroup) != kCount) return;
     status = gpu::launch(fused_groups_kernel<F, kCount>,
-                         {"fused out_prod by warpgroups", static_cast<std::uint64_t>(work.tiles * work.splits),
+                         {"fused out_prod by warpgroups",
+                          static_cast<std::uint64_t>(work.tiles * fused_parts(Cores::warpgroup) * work.splits),
                           kGroupsThreads, FusedShape<F, kCount, Cores::warpgroup>::kBytes},
                          stream, why, work);
   };

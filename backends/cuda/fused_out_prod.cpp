@@ -68,16 +68,16 @@ nibble_status run_piece(const nibble_request& r, Cores cores, FusedWork work, st
                      stream, why);
 }
 
-/// Splits of so many tiles that keep a device with room for so many blocks at a time busy: for one round of them, or
-/// two or three where that leaves fewer places empty by more than what starting costs.
-std::int64_t filling_splits(std::int64_t tiles, std::int64_t blocks) {
+/// Splits of so many tiles, `least` or more, that keep a device with room for so many blocks at a time busy: for one
+/// round of them, or a few more where that leaves fewer places empty by more than what starting costs.
+std::int64_t filling_splits(std::int64_t tiles, std::int64_t blocks, std::int64_t least) {
   constexpr double kStart = 0.02;  // of a round
-  std::int64_t best = 1;
+  std::int64_t best = least;
   double most = 0.0;
-  for (std::int64_t rounds = 1; rounds <= 3; ++rounds) {
-    const std::int64_t splits = std::max<std::int64_t>(rounds * blocks / tiles, 1);
-    const auto places = static_cast<double>(ceil_div(splits * tiles, blocks) * blocks);
-    const double busy = static_cast<double>(splits * tiles) / places - kStart * static_cast<double>(rounds);
+  for (std::int64_t rounds = ceil_div(least * tiles, blocks), last = rounds + 3; rounds <= last; ++rounds) {
+    const std::int64_t splits = std::max(rounds * blocks / tiles, least);
+    const double busy = static_cast<double>(splits * tiles) / static_cast<double>(rounds * blocks) -
+                        kStart * static_cast<double>(rounds);
     if (busy > most) most = busy, best = splits;
   }
   return best;
@@ -146,8 +146,8 @@ FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processo
   const std::int64_t least = ceil_div(p.rows, gpu::kMostSummed);
   const std::int64_t tiles = p.tiles, tokens = p.tokens;
   const std::int64_t blocks = std::max<std::int64_t>(processors, 1) * fused_blocks(cores);
-  std::int64_t splits =
-      std::clamp<std::int64_t>(filling_splits(tiles, blocks), least, std::max(least, ceil_div(p.rows, kSplitStep)));
+  std::int64_t splits = std::min(filling_splits(tiles * fused_parts(cores), blocks, least),
+                                 std::max(least, ceil_div(p.rows, kSplitStep)));
   while (!fits(splits, tiles, tokens) && splits > least) splits = std::max(least, splits / 2);
   for (std::int64_t t = tiles; !fits(splits, t, tokens) && t > 1;) t = ceil_div(t, 2);
   for (std::int64_t n = tokens; !fits(splits, p.tiles, n) && n > 1;) n = ceil_div(n, 2);

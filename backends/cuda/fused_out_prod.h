@@ -21,7 +21,7 @@ inline constexpr int kUnitRows = 16;
 /// The tensor cores of a warp, or those of a warpgroup together, which devices of compute capability 9.0 alone have.
 enum class Cores : std::uint8_t { warp, warpgroup };
 /// What a launch serves at most: larger ones would keep too many sums in registers.
-constexpr int most_tokens(Cores cores) { return cores == Cores::warp ? 64 : 128; }
+constexpr int most_tokens(Cores cores) { return cores == Cores::warp ? 64 : 256; }
 inline constexpr int kMostFusedTokens = most_tokens(Cores::warpgroup);
 
 /// Tiles of 8 tokens that a kernel for so many is made for.
@@ -30,8 +30,9 @@ constexpr int grad_tiles(std::int64_t tokens, Cores cores) {
   while (8 * tiles < tokens) tiles *= 2;
   return tiles;
 }
-/// Blocks of such a kernel that a multiprocessor holds at once.
+/// Blocks of such a kernel that a multiprocessor holds at once, and those that share a tile of columns.
 constexpr int fused_blocks(Cores cores) { return cores == Cores::warp ? 2 : 1; }
+constexpr int fused_parts(Cores cores) { return cores == Cores::warp ? 1 : 2; }
 /// What the tensor cores multiply by what; see fused.h.
 enum class FusedForm : std::uint8_t { folded, two_level, values };
 template <class F>

@@ -50,7 +50,21 @@ class ScaleMaker {
     return power * reciprocal_of_power(before);
   }
 
-  /// A lane's rows of a stage, for the scales of all members.
+  /// Those of member's columns, times `power`, which is lowered where a scale would be too large: by what it returns,
+  /// the same for all lanes. `first` is the stage's first row in the share.
+  __device__ float make(const StageRows<S>& rows, int first, int member, const WarpScales<S>& to, float& power) const {
+    if constexpr (S::kForm == FusedForm::two_level) {
+      return make_row_scales(rows, member, to, power);
+    } else if constexpr (S::kHasIntegers) {
+      return make_integers(rows, member, to, power);
+    } else {
+      return make_run_scales(rows, first, member, to, power);
+    }
+  }
+
+  // The same in steps, for where the power of two follows from other warps'.
+
+  /// A lane's rows of a stage.
   [[nodiscard]] __device__ auto load(const StageRows<S>& rows, int first) const {
     static_assert(kLaneRows == 2);
     if constexpr (S::kHasIntegers) {
@@ -67,24 +81,20 @@ class ScaleMaker {
       return loaded;
     }
   }
-  /// The largest of the scales, and parts of mins, of the member that the lane counts.
+  /// The largest of a member's scales and parts of mins; infinities and NaN count for nothing.
   template <class Loaded>
-  [[nodiscard]] __device__ float largest(const Loaded& loaded) const {
-    if constexpr (S::kHasIntegers) {
-      return largest_of_warp(larger(larger(0.0f, loaded.scales[0]), loaded.scales[1]));
-    } else {
-      float own = 0.0f;
+  [[nodiscard]] __device__ float largest(const Loaded& loaded, int member) const {
+    float x = 0.0f;
 #pragma unroll
-      for (int member = 0; member < kFusedWarps; ++member) {
-        float x = 0.0f;
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (S::kHasIntegers) {
+        x = larger(x, loaded.scales[r]);
+      } else {
 #pragma unroll
-        for (int i = 0; i < 2 * kEach; ++i)
-          x = larger(x, scale_of(loaded.headers[i / kEach], member * S::kRuns, i % kEach));
-        x = largest_of_warp(x);
-        if (lane_ == member) own = x;
+        for (int i = 0; i < kEach; ++i) x = larger(x, scale_of(loaded.headers[r], member * S::kRuns, i));
       }
-      return own;
     }
+    return largest_of_warp(x);
   }
   template <class Loaded>
   __device__ void write(const Loaded& loaded, int member, const WarpScales<S>& to, float power) const {
@@ -96,18 +106,6 @@ class ScaleMaker {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) write_run(scale_of(loaded.headers[r], member * S::kRuns, i), r, i, to, power);
       }
-    }
-  }
-
-  /// Those of member's columns, times `power`, which is lowered where a scale would be too large: by what it returns,
-  /// the same for all lanes. `first` is the stage's first row in the share.
-  __device__ float make(const StageRows<S>& rows, int first, int member, const WarpScales<S>& to, float& power) const {
-    if constexpr (S::kForm == FusedForm::two_level) {
-      return make_row_scales(rows, member, to, power);
-    } else if constexpr (S::kHasIntegers) {
-      return make_integers(rows, member, to, power);
-    } else {
-      return make_run_scales(rows, first, member, to, power);
     }
   }
 

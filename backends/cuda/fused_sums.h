@@ -7,17 +7,17 @@
 
 namespace nibble::cuda {
 
-/// Sums [tiles of 8 tokens][2 * piece + m][i] of a lane are those of columns i of its 4 in the piece, 2m and 2m + 1,
-/// for tokens 2c and 2c + 1 of the tile.
+/// Sums [tiles of 8 tokens][set][i] of a lane, a set being columns 2m and 2m + 1 of its 4 in a piece, are those of the
+/// set's column i / 2 for token 2c + i % 2 of the tile.
 template <class S>
-using LaneSums = float[S::kTokenTiles][2 * S::kPieces][4];
+using LaneSums = float[S::kTokenTiles][S::kSumSets][4];
 
 template <class S>
 __device__ inline void lower_sums(LaneSums<S>& sums, float by) {
 #pragma unroll
   for (int t = 0; t < S::kTokenTiles; ++t) {
 #pragma unroll
-    for (int m = 0; m < 2 * S::kPieces; ++m) {
+    for (int m = 0; m < S::kSumSets; ++m) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[t][m][i] *= by;
     }
@@ -26,8 +26,8 @@ __device__ inline void lower_sums(LaneSums<S>& sums, float by) {
 
 /// Where one of them lies in shared memory.
 template <class S>
-__device__ inline int sum_at(int warp, int tile, int piece, int m, int i, int lane) {
-  return ((((warp * S::kTokenTiles + tile) * S::kPieces + piece) * 2 + m) * 4 + i) * 32 + lane;
+__device__ inline int sum_at(int warp, int tile, int set, int i, int lane) {
+  return (((warp * S::kTokenTiles + tile) * S::kSumSets + set) * 4 + i) * 32 + lane;
 }
 
 /// Leaves a warp's sums in shared memory, times `unit`. taken(m, i, tile): less that.
@@ -37,10 +37,9 @@ __device__ inline void leave_sums(const LaneSums<S>& sums, float unit, float* sh
 #pragma unroll
   for (int t = 0; t < S::kTokenTiles; ++t) {
 #pragma unroll
-    for (int m = 0; m < 2 * S::kPieces; ++m) {
+    for (int m = 0; m < S::kSumSets; ++m) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        shared[sum_at<S>(warp, t, m / 2, m % 2, i, lane)] = (sums[t][m][i] - taken(t, m, i)) * unit;
+      for (int i = 0; i < 4; ++i) shared[sum_at<S>(warp, t, m, i, lane)] = (sums[t][m][i] - taken(t, m, i)) * unit;
     }
   }
 }
@@ -48,17 +47,19 @@ __device__ inline void leave_sums(const LaneSums<S>& sums, float unit, float* sh
 /// Adds up the teams' sums, in their order, and stores them in the split's part; a thread has a column.
 template <class S>
 __device__ inline void store_sums(const FusedWork& w, const FusedPart<S>& part, const float* shared) {
-  const int column = static_cast<int>(threadIdx.x), piece = column / kPieceColumns;
+  constexpr int kAtOnce = kFusedWarps * 32 / S::kSumColumns;  // tokens
+  const int thread = static_cast<int>(threadIdx.x), own = thread % S::kSumColumns, column = part.first_column + own;
   if (column >= part.columns) return;
   int g = 0, i = 0;
-  find_column<kPieceColumns / S::P::kSets>(column % kPieceColumns, &g, &i);
+  find_column<kPieceColumns / S::P::kSets>(own % kPieceColumns, &g, &i);
+  const int set = own / kPieceColumns * 2 + i / 2;  // of the block
   float* to = w.parts + part.split * w.part_stride + (part.tile - w.first_tile) * kFusedColumns + column;
-  for (int token = 0; token < w.tokens; ++token) {
+  for (int token = thread / S::kSumColumns; token < w.tokens; token += kAtOnce) {
     float sum = 0.0f;
 #pragma unroll
     for (int team = 0; team < S::kTeams; ++team) {
-      sum += shared[sum_at<S>(team * S::kTeam + piece / S::kPieces, token / 8, piece % S::kPieces, i / 2,
-                              i % 2 * 2 + token % 2, g * 4 + token % 8 / 2)];
+      sum += shared[sum_at<S>(team * S::kTeam + S::warp_of(set), token / 8, set % S::kSumSets, i % 2 * 2 + token % 2,
+                              g * 4 + token % 8 / 2)];
     }
     to[token * w.part_token_stride] = sum * w.grad_powers[token];
   }

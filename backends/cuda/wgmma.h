@@ -32,16 +32,22 @@ __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 #endif
 }
-/// Keeps the compiler from moving what is done with the sums across this place.
-template <int kTiles, int kSums>
-__device__ inline void pin_sums(float (&sums)[kTiles][kSums][4]) {
+/// Keep the compiler from moving what is done with the sums, or makes an operand, across this place.
+template <int kTiles>
+__device__ inline void pin_sums(float (&sums)[kTiles][1][4]) {
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-    for (int m = 0; m < kSums; ++m) {
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(sums[t][0][i]));
+  }
+}
+
+template <int kUnits>
+__device__ inline void pin_operands(std::uint32_t (&a)[kUnits][4]) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(sums[t][m][i]));
-    }
+  for (int unit = 0; unit < kUnits; ++unit) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[unit][i]));
   }
 }
 
@@ -65,14 +71,12 @@ __device__ inline std::uint64_t operand_at(const std::uint8_t* shared) {
   return at | kHalfStride << 16 | kTileStride << 32;
 }
 
-/// sums[t][m] += a * b for tiles of 8 tokens: multiply_halves (mma.h) for each of the four warps and all of its tiles
-/// at once, with a in the registers of each warp. Done when wait_for_products says so: till then neither a nor the sums
-/// may be touched.
-#define NIBBLE_TILE_SUMS(t) "+f"(sums[t][m][0]), "+f"(sums[t][m][1]), "+f"(sums[t][m][2]), "+f"(sums[t][m][3])
-template <int kTiles, int kSums>
-__device__ inline void multiply_group(float (&sums)[kTiles][kSums][4], int m, const std::uint32_t (&a)[4],
-                                      std::uint64_t b) {
-  static_assert(kTiles == 8 || kTiles == 16);
+/// sums[64, 8 * kTiles] += a * b: multiply_halves (mma.h) of each of the four warps, a being in its registers, and all
+/// tiles at once. Done when wait_for_products says so: till then neither a nor the sums may be touched.
+#define NIBBLE_TILE_SUMS(t) "+f"(sums[t][0][0]), "+f"(sums[t][0][1]), "+f"(sums[t][0][2]), "+f"(sums[t][0][3])
+template <int kTiles>
+__device__ inline void multiply_group(float (&sums)[kTiles][1][4], const std::uint32_t (&a)[4], std::uint64_t b) {
+  static_assert(kTiles == 8 || kTiles == 16 || kTiles == 32);
 #if NIBBLE_WARPGROUP_CORES
   if constexpr (kTiles == 8) {
     asm volatile(
@@ -83,7 +87,7 @@ __device__ inline void multiply_group(float (&sums)[kTiles][kSums][4], int m, co
         : NIBBLE_TILE_SUMS(0), NIBBLE_TILE_SUMS(1), NIBBLE_TILE_SUMS(2), NIBBLE_TILE_SUMS(3), NIBBLE_TILE_SUMS(4),
           NIBBLE_TILE_SUMS(5), NIBBLE_TILE_SUMS(6), NIBBLE_TILE_SUMS(7)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-  } else {
+  } else if constexpr (kTiles == 16) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
@@ -95,6 +99,26 @@ __device__ inline void multiply_group(float (&sums)[kTiles][kSums][4], int m, co
           NIBBLE_TILE_SUMS(5), NIBBLE_TILE_SUMS(6), NIBBLE_TILE_SUMS(7), NIBBLE_TILE_SUMS(8), NIBBLE_TILE_SUMS(9),
           NIBBLE_TILE_SUMS(10), NIBBLE_TILE_SUMS(11), NIBBLE_TILE_SUMS(12), NIBBLE_TILE_SUMS(13), NIBBLE_TILE_SUMS(14),
           NIBBLE_TILE_SUMS(15)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  } else {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+        " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
+        " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
+        " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63,"
+        " %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79,"
+        " %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95,"
+        " %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111,"
+        " %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+        "{%128, %129, %130, %131}, %132, 1, 1, 1, 0;"
+        : NIBBLE_TILE_SUMS(0), NIBBLE_TILE_SUMS(1), NIBBLE_TILE_SUMS(2), NIBBLE_TILE_SUMS(3), NIBBLE_TILE_SUMS(4),
+          NIBBLE_TILE_SUMS(5), NIBBLE_TILE_SUMS(6), NIBBLE_TILE_SUMS(7), NIBBLE_TILE_SUMS(8), NIBBLE_TILE_SUMS(9),
+          NIBBLE_TILE_SUMS(10), NIBBLE_TILE_SUMS(11), NIBBLE_TILE_SUMS(12), NIBBLE_TILE_SUMS(13), NIBBLE_TILE_SUMS(14),
+          NIBBLE_TILE_SUMS(15), NIBBLE_TILE_SUMS(16), NIBBLE_TILE_SUMS(17), NIBBLE_TILE_SUMS(18), NIBBLE_TILE_SUMS(19),
+          NIBBLE_TILE_SUMS(20), NIBBLE_TILE_SUMS(21), NIBBLE_TILE_SUMS(22), NIBBLE_TILE_SUMS(23), NIBBLE_TILE_SUMS(24),
+          NIBBLE_TILE_SUMS(25), NIBBLE_TILE_SUMS(26), NIBBLE_TILE_SUMS(27), NIBBLE_TILE_SUMS(28), NIBBLE_TILE_SUMS(29),
+          NIBBLE_TILE_SUMS(30), NIBBLE_TILE_SUMS(31)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 #endif
