@@ -17,8 +17,6 @@ inline constexpr int kBringers = 4;
 inline constexpr int kGroupsThreads = (kFusedWarps + kBringers) * 32;
 /// Registers of their threads, and of the others': together a multiprocessor's.
 inline constexpr int kBringerRegisters = 88, kMultiplierRegisters = 208;
-/// Pieces of a block's columns.
-inline constexpr int kGroupPieces = kFusedColumns / fused_parts(Cores::warpgroup) / kPieceColumns;
 
 /// What a block's warps share beside the stages.
 struct GroupBarriers {
@@ -30,7 +28,7 @@ struct GroupBarriers {
   /// By what a piece's sums must be lowered before a stage's are added, and by which they are too large then.
   struct Power {
     float lowered, power;
-  } powers[kMost][kGroupPieces];
+  } powers[kMost][kFusedWarps];
 
   __device__ void init() {
     for (int i = 0; i < kMost; ++i) {
@@ -70,6 +68,8 @@ struct GroupStages {
 /// One of the warps that bring rows and make scales: every so many-th stage is its own.
 template <class S>
 class Bringer {
+  static constexpr int kPieces = S::kSumColumns / kPieceColumns;
+
  public:
   __device__ Bringer(const FusedWork& w, const GroupStages<S>& stages)
       : w_(w),
@@ -126,21 +126,21 @@ class Bringer {
     const int first = stages_.part.first_column / kPieceColumns;
     float largest = 0.0f;  // of the piece that this lane counts
 #pragma unroll
-    for (int piece = 0; piece < kGroupPieces; ++piece) {
+    for (int piece = 0; piece < kPieces; ++piece) {
       const float x = maker_.largest(made, first + piece);
       if (lane_ == piece) largest = x;
     }
     float power = 0x1p126f;
     if (n > 0) {
       stages_.barriers->powered[stages_.slot(n - 1)].wait(stages_.phase(n - 1));
-      if (lane_ < kGroupPieces) power = stages_.power(n - 1, lane_).power;
+      if (lane_ < kPieces) power = stages_.power(n - 1, lane_).power;
     }
     const float lowered = ScaleMaker<S>::make_room(largest, power);
-    if (lane_ < kGroupPieces) stages_.power(n, lane_) = {lowered, power};
+    if (lane_ < kPieces) stages_.power(n, lane_) = {lowered, power};
     __syncwarp();
     if (lane_ == 0) stages_.barriers->powered[stages_.slot(n)].arrive();
 #pragma unroll
-    for (int piece = 0; piece < kGroupPieces; ++piece)
+    for (int piece = 0; piece < kPieces; ++piece)
       maker_.write(made, first + piece, stages_.scales(n, piece), __shfl_sync(0xffffffffu, power, piece));
     __syncwarp();
     if (lane_ == 0) stages_.barriers->scaled[stages_.slot(n)].arrive();
@@ -153,48 +153,58 @@ class Bringer {
   const ScaleMaker<S> maker_;
 };
 
-/// One of the warps that multiply: it has half of a piece's columns, those of set kSet, which is its warpgroup's.
-template <class S, int kSet>
+/// One of the warps that multiply: it has kSumSets sets of a piece's columns, from kFirstSet on.
+template <class S, int kFirstSet>
 class Multiplier {
-  static_assert(kGroupPieces * 2 == kFusedWarps);
+  /// Units that are made at once: all of a stage where there are registers for them.
+  static constexpr int kTogether = S::kSumSets == 1 ? S::kUnits : S::kUnits / 2;
+  using Values = std::uint32_t[kTogether][S::kSumSets][4];
 
  public:
   __device__ Multiplier(const GroupStages<S>& stages, const std::uint32_t* table)
       : stages_(stages),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        piece_(static_cast<int>(threadIdx.x) / 32 % kGroupPieces),
+        piece_(static_cast<int>(threadIdx.x) / 32 % (S::kSumColumns / kPieceColumns)),
         units_(stages.part.first_column / kPieceColumns + piece_, table) {}
 
   __device__ void run() {
     pin_sums(sums_);
-    // By turns, in a form that shows the compiler that no set of values is written while products read it.
+    // Values by turns, in a form that shows the compiler that none are written while products read them.
 #pragma unroll 1
     for (int n = 0;;) {
-      multiply(n, values_[0]);
-      if (++n == stages_.count) break;
-      multiply(n, values_[1]);
+      enter();
+      multiply(0, values_[0]);
+      if constexpr (kTogether < S::kUnits) {
+        leave(n);
+        multiply(kTogether, values_[1]);
+        next();
+      } else {
+        leave(n);
+        next();
+        if (++n == stages_.count) break;
+        enter();
+        multiply(0, values_[1]);
+        leave(n);
+        next();
+      }
       if (++n == stages_.count) break;
     }
     wait_for_products<0>();
     pin_sums(sums_);
   }
-  /// Without their power of two, and that of the units.
-  __device__ void leave(float unit_power) const {
+  /// Leaves the sums in shared memory, without their power of two, and that of the units.
+  __device__ void leave_all(float unit_power) const {
     const float unit = reciprocal_of_power(power_) / static_cast<float>(1 << kGradExponent) / unit_power;
     leave_sums<S>(sums_, unit, reinterpret_cast<float*>(stages_.shared), [](int, int, int) { return 0.0f; });
   }
 
  private:
-  using Values = std::uint32_t[S::kUnits][4];
-
-  /// Makes a stage's values, all units at once so that loads do not wait for each other, while the products of the
-  /// stage before are under way.
-  __device__ __forceinline__ void multiply(int n, Values& values) {
-    const int slot = slot_;
+  /// Waits for a stage, and lowers the sums where it needs that.
+  __device__ __forceinline__ void enter() {
     GroupBarriers& barriers = *stages_.barriers;
-    barriers.fetched[slot].wait(phase_);
-    barriers.scaled[slot].wait(phase_);
-    const GroupBarriers::Power power = barriers.powers[slot][piece_];
+    barriers.fetched[slot_].wait(phase_);
+    barriers.scaled[slot_].wait(phase_);
+    const GroupBarriers::Power power = barriers.powers[slot_][piece_];
     power_ = power.power;
     if (power.lowered != 1.0f) {
       wait_for_products<0>();
@@ -202,45 +212,62 @@ class Multiplier {
       lower_sums<S>(sums_, power.lowered);
       pin_sums(sums_);
     }
-    const std::uint8_t* stage = stages_.shared + slot * S::kStage;
+  }
+
+  /// Makes values of units from `first` on, all at once so that loads do not wait for each other, while the products
+  /// before are under way; then starts theirs and waits for the ones before.
+  __device__ __forceinline__ void multiply(int first, Values& values) {
+    std::uint8_t* stage = stages_.shared + slot_ * S::kStage;
     const StageRows<S> rows(stage, stages_.part);
-    const WarpScales<S> scales{stages_.shared + slot * S::kStage + S::kRaw + S::kGrads + piece_ * S::kWarpScales};
+    const WarpScales<S> scales{stage + S::kRaw + S::kGrads + piece_ * S::kWarpScales};
 #pragma unroll
-    for (int unit = 0; unit < S::kUnits; ++unit) {
-      units_.for_each_values(rows, scales, unit, [&](int, const auto& near, const auto& far) {
-        auto& a = values[unit];
-        a[0] = near[2 * kSet], a[1] = near[2 * kSet + 1], a[2] = far[2 * kSet], a[3] = far[2 * kSet + 1];
+    for (int unit = 0; unit < kTogether; ++unit) {
+      units_.for_each_values(rows, scales, first + unit, [&](int, const auto& near, const auto& far) {
+#pragma unroll
+        for (int m = 0; m < S::kSumSets; ++m) {
+          auto& a = values[unit][m];
+          a[0] = near[2 * (kFirstSet + m)], a[1] = near[2 * (kFirstSet + m) + 1];
+          a[2] = far[2 * (kFirstSet + m)], a[3] = far[2 * (kFirstSet + m) + 1];
+        }
       });
     }
     pin_operands(values);
     begin_products();
 #pragma unroll
-    for (int unit = 0; unit < S::kUnits; ++unit)
-      multiply_group(sums_, values[unit], operand_at(stage + S::kRaw + unit * S::kTokenTiles * S::kGradTile));
+    for (int unit = 0; unit < kTogether; ++unit) {
+      const std::uint64_t grads = operand_at(stage + S::kRaw + (first + unit) * S::kTokenTiles * S::kGradTile);
+#pragma unroll
+      for (int m = 0; m < S::kSumSets; ++m) multiply_group(sums_, m, values[unit][m], grads);
+    }
     end_products();
     wait_for_products<1>();
-    if (n > 0 && lane_ == 0) barriers.left[last_slot_].arrive();
-    last_slot_ = slot;
-    slot_ = slot + 1 == S::kStages ? 0 : slot + 1;
+  }
+
+  /// The products of the stage before n are done.
+  __device__ void leave(int n) const {
+    if (n > 0 && lane_ == 0) stages_.barriers->left[slot_ == 0 ? S::kStages - 1 : slot_ - 1].arrive();
+  }
+  __device__ void next() {
+    slot_ = slot_ + 1 == S::kStages ? 0 : slot_ + 1;
     phase_ ^= slot_ == 0 ? 1 : 0;
   }
 
   const GroupStages<S> stages_;
   int lane_, piece_;
   const UnitMaker<S> units_;
-  int slot_ = 0, phase_ = 0, last_slot_ = 0;
-  float power_ = 1.0f;  ///< by which the sums are too large
+  int slot_ = 0, phase_ = 0;  ///< of the stage in hand
+  float power_ = 1.0f;        ///< by which the sums are too large
   LaneSums<S> sums_ = {};
   Values values_[2];
 };
 
-/// A warpgroup's part of the block's work: it leaves its sums in shared memory.
-template <class S, int kSet>
-__device__ inline void multiply_set(const GroupStages<S>& stages, const std::uint32_t* table, float unit_power) {
-  Multiplier<S, kSet> multiplier(stages, table);
+/// A warp's part of the block's work: it leaves its sums in shared memory.
+template <class S, int kFirstSet>
+__device__ inline void multiply_sets(const GroupStages<S>& stages, const std::uint32_t* table, float unit_power) {
+  Multiplier<S, kFirstSet> multiplier(stages, table);
   multiplier.run();
   __syncthreads();
-  multiplier.leave(unit_power);
+  multiplier.leave_all(unit_power);
 }
 
 template <class F, int kTiles>
@@ -255,8 +282,8 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
   __syncthreads();
   const GroupStages<S> stages(work, shared, &barriers);
   if (stages.part.first_column >= stages.part.columns) return;
-  const int set = static_cast<int>(threadIdx.x) / 128;
-  if (set == 2) {
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  if (group == 2) {
     keep_registers<kBringerRegisters, false>();
     Bringer<S>(work, stages).run();
     __syncthreads();
@@ -264,10 +291,10 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
     return;
   }
   keep_registers<kMultiplierRegisters, true>();
-  if (set == 0) {
-    multiply_set<S, 0>(stages, table, unit_power);
+  if (S::kSumSets == 2 || group == 0) {
+    multiply_sets<S, 0>(stages, table, unit_power);
   } else {
-    multiply_set<S, 1>(stages, table, unit_power);
+    multiply_sets<S, 2 - S::kSumSets>(stages, table, unit_power);
   }
   __syncthreads();
   store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));
@@ -280,11 +307,11 @@ nibble_status launch_by_groups(nibble_format format, const FusedWork& work, gpu:
   nibble_status status = NIBBLE_UNSUPPORTED;
   const auto go = [&]<class F, int kCount>(F, std::integral_constant<int, kCount>) {
     if (grad_tiles(work.tokens, Cores::warpgroup) != kCount) return;
-    status = gpu::launch(fused_groups_kernel<F, kCount>,
-                         {"fused out_prod by warpgroups",
-                          static_cast<std::uint64_t>(work.tiles * fused_parts(Cores::warpgroup) * work.splits),
-                          kGroupsThreads, FusedShape<F, kCount, Cores::warpgroup>::kBytes},
-                         stream, why, work);
+    status = gpu::launch(
+        fused_groups_kernel<F, kCount>,
+        {"fused out_prod by warpgroups", static_cast<std::uint64_t>(work.tiles * fused_parts(kCount) * work.splits),
+         kGroupsThreads, FusedShape<F, kCount, Cores::warpgroup>::kBytes},
+        stream, why, work);
   };
   visit_format(format, [&](auto f) {
     if constexpr (decltype(f)::kEngine == engine) (go(f, std::integral_constant<int, kTiles>{}), ...);

@@ -146,7 +146,7 @@ FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processo
   const std::int64_t least = ceil_div(p.rows, gpu::kMostSummed);
   const std::int64_t tiles = p.tiles, tokens = p.tokens;
   const std::int64_t blocks = std::max<std::int64_t>(processors, 1) * fused_blocks(cores);
-  std::int64_t splits = std::min(filling_splits(tiles * fused_parts(cores), blocks, least),
+  std::int64_t splits = std::min(filling_splits(tiles * fused_parts(grad_tiles(p.tokens, cores)), blocks, least),
                                  std::max(least, ceil_div(p.rows, kSplitStep)));
   while (!fits(splits, tiles, tokens) && splits > least) splits = std::max(least, splits / 2);
   for (std::int64_t t = tiles; !fits(splits, t, tokens) && t > 1;) t = ceil_div(t, 2);

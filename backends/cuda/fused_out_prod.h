@@ -30,9 +30,10 @@ constexpr int grad_tiles(std::int64_t tokens, Cores cores) {
   while (8 * tiles < tokens) tiles *= 2;
   return tiles;
 }
-/// Blocks of such a kernel that a multiprocessor holds at once, and those that share a tile of columns.
+/// Blocks of such a kernel that a multiprocessor holds at once.
 constexpr int fused_blocks(Cores cores) { return cores == Cores::warp ? 2 : 1; }
-constexpr int fused_parts(Cores cores) { return cores == Cores::warp ? 1 : 2; }
+/// Blocks that share a tile of columns, since one has no registers for all sums.
+constexpr int fused_parts(int tiles) { return tiles > 16 ? 2 : 1; }
 /// What the tensor cores multiply by what; see fused.h.
 enum class FusedForm : std::uint8_t { folded, two_level, values };
 template <class F>

@@ -43,14 +43,13 @@ struct FusedShape {
   static constexpr int kStageRows = kUnits * kUnitRows;
   static constexpr int kScales = kUnits * kRuns * kUnitRows;  ///< of a warp in a stage
 
-  /// Of 16 columns, of a warp that multiplies. In a warpgroup it has half of a piece's columns, so that there is room
-  /// for more tokens.
-  static constexpr int kSumSets = kByGroups ? 1 : 2 * kPieces;
-  /// Columns of a block's sums: with warpgroups two blocks share a tile.
-  static constexpr int kSumColumns = kFusedColumns / fused_parts(kCores);
-  /// The warp with set `set` of those of a team's columns.
+  /// Columns of a block's sums, and sets of 16 of them of a warp that multiplies.
+  static constexpr int kSumColumns = kFusedColumns / fused_parts(kTiles);
+  static constexpr int kSumSets = 2 * kPieces / fused_parts(kTiles);
+  /// The warp with set `set` of those of a team's columns. Where it has one set, a warpgroup's warps have the same set
+  /// of different pieces.
   __device__ static constexpr int warp_of(int set) {
-    return kByGroups ? set % 2 * (kFusedWarps / 2) + set / 2 : set / kSumSets;
+    return kSumSets == 1 ? set % 2 * (kFusedWarps / 2) + set / 2 : set / kSumSets;
   }
 
   /// What copies bring of a row: 16 bytes at a time, from a multiple of 16 on.

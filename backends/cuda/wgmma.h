@@ -33,21 +33,26 @@ __device__ inline void wait_for_products() {
 #endif
 }
 /// Keep the compiler from moving what is done with the sums, or makes an operand, across this place.
-template <int kTiles>
-__device__ inline void pin_sums(float (&sums)[kTiles][1][4]) {
+template <int kTiles, int kSets>
+__device__ inline void pin_sums(float (&sums)[kTiles][kSets][4]) {
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(sums[t][0][i]));
+    for (int m = 0; m < kSets; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(sums[t][m][i]));
+    }
   }
 }
-
-template <int kUnits>
-__device__ inline void pin_operands(std::uint32_t (&a)[kUnits][4]) {
+template <int kUnits, int kSets>
+__device__ inline void pin_operands(std::uint32_t (&a)[kUnits][kSets][4]) {
 #pragma unroll
   for (int unit = 0; unit < kUnits; ++unit) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[unit][i]));
+    for (int m = 0; m < kSets; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[unit][m][i]));
+    }
   }
 }
 
@@ -71,11 +76,13 @@ __device__ inline std::uint64_t operand_at(const std::uint8_t* shared) {
   return at | kHalfStride << 16 | kTileStride << 32;
 }
 
-/// sums[64, 8 * kTiles] += a * b: multiply_halves (mma.h) of each of the four warps, a being in its registers, and all
-/// tiles at once. Done when wait_for_products says so: till then neither a nor the sums may be touched.
-#define NIBBLE_TILE_SUMS(t) "+f"(sums[t][0][0]), "+f"(sums[t][0][1]), "+f"(sums[t][0][2]), "+f"(sums[t][0][3])
-template <int kTiles>
-__device__ inline void multiply_group(float (&sums)[kTiles][1][4], const std::uint32_t (&a)[4], std::uint64_t b) {
+/// sums[64, 8 * kTiles] += a * b for set m: multiply_halves (mma.h) of each of the four warps, a being in its
+/// registers, and all tiles at once. Done when wait_for_products says so: till then neither a nor the sums may be
+/// touched.
+#define NIBBLE_TILE_SUMS(t) "+f"(sums[t][m][0]), "+f"(sums[t][m][1]), "+f"(sums[t][m][2]), "+f"(sums[t][m][3])
+template <int kTiles, int kSets>
+__device__ inline void multiply_group(float (&sums)[kTiles][kSets][4], int m, const std::uint32_t (&a)[4],
+                                      std::uint64_t b) {
   static_assert(kTiles == 8 || kTiles == 16 || kTiles == 32);
 #if NIBBLE_WARPGROUP_CORES
   if constexpr (kTiles == 8) {

@@ -26,24 +26,26 @@ int launches = 0;
 
 /// An element of the packed gradient over 2^kGradExponent, and where it is.
 struct PackedPlace {
-  PackedPlace(std::int64_t row, std::int64_t token, std::int64_t tokens, cuda::FusedForm form)
-      : type(form == cuda::FusedForm::values ? NIBBLE_F16 : NIBBLE_F32) {
+  PackedPlace(std::int64_t row, std::int64_t token, const cuda::GradLayout& layout)
+      : type(layout.form == cuda::FusedForm::values ? NIBBLE_F16 : NIBBLE_F32) {
     const std::int64_t unit = row / cuda::kUnitRows, in_unit = row % cuda::kUnitRows;
-    const std::int64_t tile = unit * cuda::grad_tiles(tokens) + token / 8, lane = token % 8 * 4 + in_unit % 4;
-    at = tile * cuda::grad_tile_bytes(form) + (lane * 4 + in_unit / 4) * gpu::element_bytes(type);
+    const std::int64_t tile = unit * layout.tiles + token / 8, lane = token % 8 * 4 + in_unit % 4, i = in_unit / 4;
+    const std::int64_t element = layout.cores == cuda::Cores::warpgroup ? i / 2 * 64 + lane * 2 + i % 2 : lane * 4 + i;
+    at = tile * cuda::grad_tile_bytes(layout.form) + element * gpu::element_bytes(type);
   }
   nibble_format type;
   std::int64_t at;
 };
 
 /// What every launch computes: the sums of its columns, tokens and splits.
-nibble_status sum_plainly(nibble_format format, const cuda::FusedWork& w) {
+nibble_status sum_plainly(nibble_format format, cuda::Cores cores, const cuda::FusedWork& w) {
   ++launches;
   const std::int64_t first = w.first_tile * cuda::kFusedColumns;
   const std::int64_t columns = std::min(w.tiles * cuda::kFusedColumns, w.columns - first);
-  EXPECT_TRUE(columns > 0 && w.tokens > 0 && w.tokens <= cuda::kMostFusedTokens);
+  EXPECT_TRUE(columns > 0 && w.tokens > 0 && w.tokens <= cuda::most_tokens(cores));
   EXPECT_GE(w.part_token_stride, columns);
   EXPECT_EQ(w.rows_per_split % cuda::kSplitStep, 0);
+  const cuda::GradLayout layout = cuda::grad_layout(format, w.tokens, cores);
   for (std::int64_t split = 0; split < w.splits; ++split) {
     const std::int64_t begin = split * w.rows_per_split, end = std::min(begin + w.rows_per_split, w.rows);
     EXPECT_TRUE(begin < end && end - begin <= gpu::kMostSummed);
@@ -52,7 +54,7 @@ nibble_status sum_plainly(nibble_format format, const cuda::FusedWork& w) {
     for (std::int64_t k = begin; k < end; ++k) {
       const float* row = values_in_hand.data() + k * w.columns;
       for (int t = 0; t < w.tokens; ++t) {
-        const PackedPlace place(k, t, w.tokens, cuda::fused_form(format, w.tokens));
+        const PackedPlace place(k, t, layout);
         const float g = load_element(place.type, w.grads + place.at) / static_cast<float>(1 << cuda::kGradExponent) *
                         w.grad_powers[t];
         for (std::int64_t i = 0; i < columns; ++i) part[t * w.part_token_stride + i] += g * row[first + i];
@@ -65,13 +67,27 @@ nibble_status sum_plainly(nibble_format format, const cuda::FusedWork& w) {
 }  // namespace
 
 namespace cuda {
-nibble_status fused_runs(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
-nibble_status fused_grid(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
-nibble_status fused_base3(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
-nibble_status fused_flat(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) { return sum_plainly(f, w); }
+nibble_status fused_runs(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
+  return sum_plainly(f, Cores::warp, w);
+}
+nibble_status fused_grid(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
+  return sum_plainly(f, Cores::warp, w);
+}
+nibble_status fused_base3(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
+  return sum_plainly(f, Cores::warp, w);
+}
+nibble_status fused_flat(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
+  return sum_plainly(f, Cores::warp, w);
+}
+nibble_status fused_groups_runs(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
+  return sum_plainly(f, Cores::warpgroup, w);
+}
+nibble_status fused_groups_others(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
+  return sum_plainly(f, Cores::warpgroup, w);
+}
 
 nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
-  std::memset(g.packed, 0, static_cast<std::size_t>(packed_bytes(g.rows, g.tokens, g.form)));
+  std::memset(g.packed, 0, static_cast<std::size_t>(g.layout.bytes(g.rows)));
   std::fill_n(g.maxima, max_chunks(g.rows) * g.tokens, 1.0f);
   for (int t = 0; t < g.tokens; ++t) {
     g.powers[t] = static_cast<float>(1 << t % 5);
@@ -79,7 +95,7 @@ nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
       const std::int64_t at = (k * g.row_stride + t * g.token_stride) * gpu::element_bytes(g.type);
       const float x = load_element(g.type, static_cast<const std::uint8_t*>(g.grad) + at) / g.powers[t] *
                       static_cast<float>(1 << kGradExponent);
-      const PackedPlace place(k, t, g.tokens, g.form);
+      const PackedPlace place(k, t, g.layout);
       store_element(place.type, g.packed + place.at, x);
     }
   }
@@ -130,6 +146,7 @@ void expect_sums(const Fixture& f, const std::vector<gpu_test::Expected>& expect
 }
 
 /// One call in a poisoned workspace of exactly `bytes`, with a canary behind it.
+template <cuda::Cores kCores = cuda::Cores::warp>
 void expect_right(const Case& c, std::uint64_t bytes) {
   const Fixture f(c, 7);
   const std::string what = c.text() + " in " + std::to_string(bytes) + " bytes";
@@ -139,22 +156,34 @@ void expect_right(const Case& c, std::uint64_t bytes) {
   values_in_hand.resize(static_cast<std::size_t>(w.shape[0] * w.shape[1]));
   for (std::int64_t k = 0; k < w.shape[1]; ++k)
     decode_row(f.request().weight, k, 0, 0, 0, w.shape[0], values_in_hand.data() + k * w.shape[0]);
-  ASSERT_EQ(cuda::execute_fused(nullptr, &kCaps, &f.request(), memory.data(), bytes, nullptr, nullptr), NIBBLE_OK)
+  ASSERT_EQ(cuda::FusedRow<kCores>::execute(nullptr, &kCaps, &f.request(), memory.data(), bytes, nullptr, nullptr),
+            NIBBLE_OK)
       << what;
-  const auto form = cuda::fused_form(c.format, std::min<std::int64_t>(c.tokens, cuda::kMostFusedTokens));
-  const bool rounded = form == cuda::FusedForm::values;
+  const auto tokens = std::min<std::int64_t>(c.tokens, cuda::most_tokens(kCores));
+  const bool rounded = cuda::grad_layout(c.format, tokens, kCores).form == cuda::FusedForm::values;
   expect_sums(f, expected, rounded ? 0x1p-11 : 0.0, what);
   ASSERT_TRUE(std::all_of(memory.begin() + static_cast<std::ptrdiff_t>(bytes / 4), memory.end(), [](float x) {
     return x == -7.0f;
   })) << what;
 }
 
+template <cuda::Cores kCores = cuda::Cores::warp>
 nibble_workspace_need need_of(const Case& c) {
   const Fixture f(c, 7);
   nibble_workspace_need need{};
-  EXPECT_EQ(cuda::query_fused(nullptr, &kCaps, &f.request(), &need, nullptr), NIBBLE_OK);
+  EXPECT_EQ(cuda::FusedRow<kCores>::query(nullptr, &kCaps, &f.request(), &need, nullptr), NIBBLE_OK);
   EXPECT_LE(need.minimum_bytes, need.bytes);
   return need;
+}
+
+template <cuda::Cores kCores>
+void expect_right_in_any_workspace(const Case& c) {
+  const nibble_workspace_need need = need_of<kCores>(c);
+  for (const std::uint64_t bytes :
+       {need.minimum_bytes, need.minimum_bytes + 3000, need.minimum_bytes + 30000, need.bytes}) {
+    expect_right<kCores>(c, bytes);
+    if (testing::Test::HasFatalFailure()) return;
+  }
 }
 
 TEST(FusedOutProd, IsRightInAnyWorkspace) {
@@ -165,18 +194,17 @@ TEST(FusedOutProd, IsRightInAnyWorkspace) {
                      .nested = format == NIBBLE_NF4,
                      .columns = 1024,
                      .rows = 151,
-                     .tokens = format == NIBBLE_IQ2_XXS ? 70 : 11,
+                     .tokens = format == NIBBLE_IQ2_XXS ? 70
+                               : format == NIBBLE_Q8_0  ? 300
+                                                        : 11,
                      .layout = accumulate ? Case::Layout::along_k : Case::Layout::strided,
                      .src1 = NIBBLE_F16,
                      .dst = dst,
                      .accumulate = accumulate,
                      .pad = 5};
-        const nibble_workspace_need need = need_of(c);
-        for (const std::uint64_t bytes :
-             {need.minimum_bytes, need.minimum_bytes + 3000, need.minimum_bytes + 30000, need.bytes}) {
-          expect_right(c, bytes);
-          if (HasFatalFailure()) return;
-        }
+        expect_right_in_any_workspace<cuda::Cores::warp>(c);
+        expect_right_in_any_workspace<cuda::Cores::warpgroup>(c);
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -216,23 +244,49 @@ TEST(FusedOutProd, TakesUpTo128TokensFromTheFirstFittingTensorCoresOn) {
   const Fixture f({.columns = 256, .tokens = 128}, 7);
   std::array<char, 200> words{};
   nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
-  EXPECT_EQ(cuda::fused_supports(&kRow, &first, &f.request(), &why), NIBBLE_OK) << words.data();
+  EXPECT_EQ(cuda::FusedRow<cuda::Cores::warp>::supports(&kRow, &first, &f.request(), &why), NIBBLE_OK) << words.data();
+}
+
+TEST(FusedOutProd, FillsADeviceWithWholeRounds) {
+  // 20 tiles for two blocks on each of 132 processors, of one round 13 splits; of halves of tiles, one block on each,
+  // 13 splits in four rounds.
+  const Case c{.format = NIBBLE_Q4_K, .columns = 5120, .rows = 152064, .tokens = 256};
+  nibble_request r{};
+  r.weight.packed = make_tensor(nullptr, c.format, {c.columns, c.rows});
+  r.dst = make_tensor(nullptr, NIBBLE_F32, {c.columns, 64});
+  EXPECT_EQ(cuda::plan_fused(r, cuda::Cores::warp, 132, std::uint64_t{1} << 28).splits, 13);
+  r.dst = make_tensor(nullptr, NIBBLE_F32, {c.columns, 256});
+  EXPECT_EQ(cuda::plan_fused(r, cuda::Cores::warpgroup, 132, std::uint64_t{1} << 28).splits, 13);
+}
+
+template <cuda::Cores kCores>
+std::string refusal(const Case& c, nibble_caps caps) {
+  const Fixture f(c, 7);
+  std::array<char, 200> words{};
+  nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
+  EXPECT_EQ(cuda::FusedRow<kCores>::supports(&kRow, &caps, &f.request(), &why), NIBBLE_UNSUPPORTED);
+  return words.data();
 }
 
 TEST(FusedOutProd, RefusesWhatItDoesNotTake) {
-  const auto refusal = [](const Case& c, nibble_caps caps) {
-    const Fixture f(c, 7);
-    std::array<char, 200> words{};
-    nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
-    EXPECT_EQ(cuda::fused_supports(&kRow, &caps, &f.request(), &why), NIBBLE_UNSUPPORTED);
-    return std::string(words.data());
-  };
+  constexpr auto by_warps = refusal<cuda::Cores::warp>;
   nibble_caps old = kCaps;
   old.arch_major = 7, old.arch_minor = 5;
-  EXPECT_NE(refusal({.columns = 256, .tokens = 1}, old).find("7.5"), std::string::npos);
-  EXPECT_NE(refusal({.columns = 256, .tokens = 129}, kCaps).find("129 tokens"), std::string::npos);
-  EXPECT_NE(refusal({.format = NIBBLE_NF4, .columns = 40, .tokens = 1}, kCaps).find("40 values"), std::string::npos);
-  EXPECT_NE(refusal({.columns = 256, .tokens = 2, .repeats = {2, 1}}, kCaps).find("2 x 1"), std::string::npos);
+  EXPECT_NE(by_warps({.columns = 256, .tokens = 1}, old).find("7.5"), std::string::npos);
+  EXPECT_NE(by_warps({.columns = 256, .tokens = 129}, kCaps).find("129 tokens"), std::string::npos);
+  EXPECT_NE(by_warps({.format = NIBBLE_NF4, .columns = 40, .tokens = 1}, kCaps).find("40 values"), std::string::npos);
+  EXPECT_NE(by_warps({.columns = 256, .tokens = 2, .repeats = {2, 1}}, kCaps).find("2 x 1"), std::string::npos);
+}
+
+TEST(FusedOutProd, WarpgroupsMultiplyOnOneArchitecture) {
+  constexpr auto by_groups = refusal<cuda::Cores::warpgroup>;
+  nibble_caps next = kCaps;
+  next.arch_major = 10, next.arch_minor = 3;
+  EXPECT_NE(by_groups({.columns = 256, .tokens = 64}, next).find("10.3, expected 9.0"), std::string::npos);
+  EXPECT_NE(by_groups({.columns = 256, .tokens = 1025}, kCaps).find("1025 tokens"), std::string::npos);
+  EXPECT_NE(
+      by_groups({.format = NIBBLE_Q8_0, .columns = 256, .rows = 3, .tokens = 64, .pad = 1}, kCaps).find("16 bytes"),
+      std::string::npos);
 }
 
 }  // namespace
