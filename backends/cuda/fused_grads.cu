@@ -2,6 +2,7 @@
 // Apart from the product because it is done once a call, for all columns of the weight.
 #include "backends/cuda/fused_out_prod.h"
 #include "backends/cuda/mma.h"
+#include "backends/cuda/powers.h"
 #include "backends/gpu/gemm_load.h"
 
 #include <algorithm>

@@ -115,7 +115,13 @@ class Bringer {
       for (int row = 0; row + own < S::kStageRows; row += kAtOnce)
         copy_last_chunk(w_, stages_.part, n * S::kStageRows + own + row, at, to + row * S::kSlot);
     }
-    fetched.arrive_after_copies();
+    if (n < plain_) {
+      fetched.arrive_after_copies();
+    } else {
+      end_copy_group();
+      wait_for_copies<0>();
+      fetched.arrive();
+    }
   }
 
   /// The powers of two follow from one stage to the next.
@@ -261,12 +267,15 @@ class Multiplier {
   Values values_[2];
 };
 
+/// Waits for the whole block: not with __syncthreads, since warps come here from different places.
+__device__ inline void wait_for_all() { wait_for_team<kGroupsThreads / 32>(0); }
+
 /// A warp's part of the block's work: it leaves its sums in shared memory.
 template <class S, int kFirstSet>
 __device__ inline void multiply_sets(const GroupStages<S>& stages, const std::uint32_t* table, float unit_power) {
   Multiplier<S, kFirstSet> multiplier(stages, table);
   multiplier.run();
-  __syncthreads();
+  wait_for_all();
   multiplier.leave_all(unit_power);
 }
 
@@ -286,8 +295,8 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
   if (group == 2) {
     keep_registers<kBringerRegisters, false>();
     Bringer<S>(work, stages).run();
-    __syncthreads();
-    __syncthreads();
+    wait_for_all();
+    wait_for_all();
     return;
   }
   keep_registers<kMultiplierRegisters, true>();
@@ -296,7 +305,7 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
   } else {
     multiply_sets<S, 2 - S::kSumSets>(stages, table, unit_power);
   }
-  __syncthreads();
+  wait_for_all();
   store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));
 #endif
 }

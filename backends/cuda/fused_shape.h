@@ -128,15 +128,19 @@ struct StageRows {
 };
 
 /// A chunk of a row near the weight's end: zeros behind the last row, and nothing is read behind the weight. `at`
-/// counts bytes.
+/// counts bytes. What is not a whole chunk of the weight is stored at once, the rest copied like all others.
 template <class S>
 __device__ inline void copy_last_chunk(const FusedWork& w, const FusedPart<S>& part, int row, int at,
                                        std::uint8_t* to) {
   const std::uint8_t* from = part.source + row * w.row_stride + at;
   from -= S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u;
   const std::int64_t left = row < part.rows ? w.weight_end - from : 0;
-  const int bytes = static_cast<int>(min(max(left, std::int64_t{0}), std::int64_t{16}));
-  copy_async(to, bytes != 0 ? from : w.weight, bytes);
+  if (left >= 16) {
+    copy_async(to, from);
+    return;
+  }
+  *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
+  for (int i = 0; i < left; ++i) to[i] = from[i];
 }
 
 }  // namespace nibble::cuda

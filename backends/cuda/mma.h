@@ -1,6 +1,5 @@
-// The instructions of tensor cores and of asynchronous copies that the fused products use, and the powers of two that
-// keep their halves in range. Apart from the kernels because it is the one place of this back end with instructions
-// spelled out.
+// The instructions of tensor cores and of asynchronous copies that the fused products use on all devices that have
+// them. Apart from the kernels so that instructions are spelled out in few places.
 #ifndef NIBBLE_BACKENDS_CUDA_MMA_H
 #define NIBBLE_BACKENDS_CUDA_MMA_H
 
@@ -67,13 +66,6 @@ __device__ inline void copy_async(std::uint8_t* shared, const void* global) {
       "l"(global)
       : "memory");
 }
-/// The same of the first `bytes` of the 16; the others become zeros and are not read.
-__device__ inline void copy_async(std::uint8_t* shared, const void* global, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global), "r"(bytes)
-               : "memory");
-}
 __device__ inline void end_copy_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most kPending of the groups that this thread ended are under way.
 template <int kPending>
@@ -82,7 +74,7 @@ __device__ inline void wait_for_copies() {
 }
 
 /// Waits for the other threads of kWarps neighbouring warps; `team` counts such groups in the block. Barrier 0 is the
-/// whole block's.
+/// one of __syncthreads, which all of a block must reach in the same place.
 template <int kWarps>
 __device__ inline void wait_for_team(int team) {
   if constexpr (kWarps == 1) {
@@ -91,27 +83,6 @@ __device__ inline void wait_for_team(int team) {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(kWarps * 32) : "memory");
   }
 }
-
-/// The largest of a warp's numbers; none is negative.
-__device__ inline float largest_of_warp(float x) {
-  return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
-}
-
-/// The larger magnitude; infinities and NaN count for nothing.
-__device__ inline float larger_finite(float largest, float x) {
-  return fabsf(x) < __builtin_inff() ? fmaxf(largest, fabsf(x)) : largest;
-}
-
-/// The power of two that takes x, not negative, to [2^kExponent, 2^(kExponent + 1)), as far as powers of f32 go both
-/// ways.
-template <int kExponent>
-__device__ inline float power_to_reach(float x) {
-  const int exponent = kExponent + 127 - static_cast<int>(__float_as_uint(x) >> 23);
-  return __uint_as_float(static_cast<std::uint32_t>(min(max(exponent, -126), 126) + 127) << 23);
-}
-
-/// Of a power of two from 2^-126 to 2^126, exact.
-__device__ inline float reciprocal_of_power(float x) { return __uint_as_float(0x7f000000u - __float_as_uint(x)); }
 
 }  // namespace nibble::cuda
 

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/fused_out_prod.h"
 #include "backends/cuda/mma.h"
+#include "backends/cuda/powers.h"
 #include "backends/gpu/bodies.h"
 #include "backends/gpu/flat.h"
 #include "backends/gpu/grid.h"
