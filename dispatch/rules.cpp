@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace nibble {
@@ -25,20 +26,46 @@ constexpr When kNestedOnSm103{.device = NIBBLE_DEVICE_CUDA,
 
 // Products on CUDA devices by tokens and by values of the weight, as measured on one: bench/results. By rank all would
 // go through blocks of rows.
-constexpr std::int64_t kLargeWeight = std::int64_t{56} << 20;
+constexpr std::int64_t kLargeWeight = std::int64_t{56} << 20, kMiddlingWeight = std::int64_t{16} << 20;
+constexpr std::int64_t kLargestWeight = std::int64_t{1} << 28;
+constexpr nibble_format kQ4K[] = {NIBBLE_Q4_K};
+/// All but those whose grids and scales take longest to read: IQ1_M, IQ2_XS and IQ2_S.
+constexpr nibble_format kQuick[] = {NIBBLE_Q1_0,    NIBBLE_Q2_0,    NIBBLE_Q4_0,  NIBBLE_Q4_1,   NIBBLE_Q5_0,
+                                    NIBBLE_Q5_1,    NIBBLE_Q8_0,    NIBBLE_Q2_K,  NIBBLE_Q3_K,   NIBBLE_Q4_K,
+                                    NIBBLE_Q5_K,    NIBBLE_Q6_K,    NIBBLE_TQ1_0, NIBBLE_TQ2_0,  NIBBLE_IQ1_S,
+                                    NIBBLE_IQ2_XXS, NIBBLE_IQ3_XXS, NIBBLE_IQ3_S, NIBBLE_IQ4_NL, NIBBLE_IQ4_XS,
+                                    NIBBLE_MXFP4,   NIBBLE_NVFP4,   NIBBLE_NF4,   NIBBLE_FP4,    NIBBLE_BLOCKWISE8};
 constexpr When kSome{.device = NIBBLE_DEVICE_CUDA, .max_tokens = 64, .min_values = kLargeWeight};
-/// Whose rows the fused kernel copies whole to the last one, so that less of a weight pays.
-constexpr nibble_format kWholeChunks[] = {NIBBLE_Q4_K};
+constexpr When kFewOfLess{
+    .device = NIBBLE_DEVICE_CUDA, .formats = kQuick, .max_tokens = 32, .min_values = kMiddlingWeight};
 constexpr When kSomeOfLess{
-    .device = NIBBLE_DEVICE_CUDA, .formats = kWholeChunks, .max_tokens = 64, .min_values = std::int64_t{16} << 20};
-constexpr When kTwoLaunches{.device = NIBBLE_DEVICE_CUDA,
-                            .formats = kWholeChunks,
-                            .min_tokens = 65,
-                            .max_tokens = 128,
-                            .min_values = std::int64_t{1} << 28};
+    .device = NIBBLE_DEVICE_CUDA, .formats = kQ4K, .max_tokens = 64, .min_values = kMiddlingWeight};
+constexpr When kTwoLaunches{
+    .device = NIBBLE_DEVICE_CUDA, .formats = kQ4K, .min_tokens = 65, .max_tokens = 128, .min_values = kLargestWeight};
 constexpr When kMany{.device = NIBBLE_DEVICE_CUDA, .min_tokens = 65, .min_values = kLargeWeight};
 
+// On 9.0 alone, by warpgroups.
+constexpr When on_hopper(std::int64_t min_tokens, std::int64_t max_tokens, std::int64_t min_values,
+                         std::span<const nibble_format> formats = {}) {
+  return {.device = NIBBLE_DEVICE_CUDA,
+          .arch = When::Arch::exactly,
+          .arch_major = 9,
+          .arch_minor = 0,
+          .formats = formats,
+          .min_tokens = min_tokens,
+          .max_tokens = max_tokens,
+          .min_values = min_values};
+}
+/// Whose values are made so quickly that 256 tokens pay.
+constexpr nibble_format kQuickest[] = {NIBBLE_Q1_0, NIBBLE_Q2_0,  NIBBLE_Q4_0,   NIBBLE_Q4_K,  NIBBLE_Q5_0, NIBBLE_Q5_K,
+                                       NIBBLE_Q8_0, NIBBLE_TQ2_0, NIBBLE_IQ4_NL, NIBBLE_MXFP4, NIBBLE_NF4,  NIBBLE_FP4};
+constexpr When kGroups = on_hopper(33, 128, kLargeWeight);
+constexpr When kGroupsOfLess = on_hopper(33, 64, kMiddlingWeight);
+constexpr When kWideGroups = on_hopper(193, 256, kLargeWeight, kQuickest);
+constexpr When kWideGroupsOfMore = on_hopper(129, 256, kLargestWeight, kQ4K);
+
 constexpr const char* kOnce = "it reads the weight once and expands nothing";
+constexpr const char* kTogether = "it reads the weight once, and warpgroups multiply while others make values";
 constexpr const char* kHasRange = "bf16 is allowed, and has the range that halves lack";
 constexpr const char* kScalesInThePass =
     "it rebuilds nested scales inside the value pass and is tuned for this chip alone";
@@ -56,7 +83,12 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.bf16", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.f32", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kGroups, "cuda.out_prod.fused.warpgroups", kTogether},
+    {NIBBLE_OP_OUT_PROD, kGroupsOfLess, "cuda.out_prod.fused.warpgroups", kTogether},
+    {NIBBLE_OP_OUT_PROD, kWideGroups, "cuda.out_prod.fused.warpgroups", kTogether},
+    {NIBBLE_OP_OUT_PROD, kWideGroupsOfMore, "cuda.out_prod.fused.warpgroups", kTogether},
     {NIBBLE_OP_OUT_PROD, kSome, "cuda.out_prod.fused", kOnce},
+    {NIBBLE_OP_OUT_PROD, kFewOfLess, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kSomeOfLess, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kTwoLaunches, "cuda.out_prod.fused", "reading this weight twice costs less than expanding it"},
     {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.row_blocks.bf16", kHasRange},

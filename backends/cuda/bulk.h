@@ -3,6 +3,8 @@
 #ifndef NIBBLE_BACKENDS_CUDA_BULK_H
 #define NIBBLE_BACKENDS_CUDA_BULK_H
 
+#include "backends/gpu/device.h"
+
 #include <cstdint>
 
 namespace nibble::cuda {
@@ -11,30 +13,30 @@ namespace nibble::cuda {
 class CopyBarrier {
  public:
   __device__ void init(int arrivals) {
-#if __CUDA_ARCH__ >= 900
+#if NIBBLE_BULK_COPIES
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
 #endif
   }
   __device__ void arrive() {
-#if __CUDA_ARCH__ >= 900
+#if NIBBLE_BULK_COPIES
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
 #endif
   }
   /// Arrives, and lets this phase wait for `bytes` of copies.
   __device__ void arrive_expecting(int bytes) {
-#if __CUDA_ARCH__ >= 900
+#if NIBBLE_BULK_COPIES
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
 #endif
   }
   /// Arrives when the copies that this thread has started so far (mma.h) are done.
   __device__ void arrive_after_copies() {
-#if __CUDA_ARCH__ >= 900
+#if NIBBLE_BULK_COPIES
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address()) : "memory");
 #endif
   }
   /// Waits for the end of phase `phase`, the first being 0; it must not be two behind.
   __device__ void wait(int phase) {
-#if __CUDA_ARCH__ >= 900
+#if NIBBLE_BULK_COPIES
     std::uint32_t done = 0;
     while (done == 0) {
       asm volatile(
@@ -47,7 +49,7 @@ class CopyBarrier {
   }
   /// Starts a copy of a multiple of 16 bytes, both ends aligned to 16.
   __device__ void copy(std::uint8_t* shared, const void* global, int bytes) {
-#if __CUDA_ARCH__ >= 900
+#if NIBBLE_BULK_COPIES
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
                  "l"(global), "r"(bytes), "r"(address())

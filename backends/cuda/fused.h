@@ -281,21 +281,16 @@ __global__ void __launch_bounds__(kFusedWarps * 32, 2) fused_kernel(const __grid
 #endif
 }
 
-/// Launches for a format of the engine.
-template <Engine engine, int... kTiles>
+template <Engine engine>
 nibble_status launch_by_warps(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
-  nibble_status status = NIBBLE_UNSUPPORTED;
-  const auto go = [&]<class F, int kCount>(F, std::integral_constant<int, kCount>) {
-    if (grad_tiles(work.tokens, Cores::warp) != kCount) return;
-    status = gpu::launch(fused_kernel<F, kCount>,
-                         {"fused out_prod", static_cast<std::uint64_t>(work.tiles * work.splits), kFusedWarps * 32,
-                          FusedShape<F, kCount, Cores::warp>::kBytes},
-                         stream, why, work);
-  };
-  visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == engine) (go(f, std::integral_constant<int, kTiles>{}), ...);
+  return launch_of_width<engine, Cores::warp, 1, 2, 4, 8>(format, work.tokens, [&](auto f, auto tiles) {
+    using F = decltype(f);
+    constexpr int kTiles = decltype(tiles)::value;
+    return gpu::launch(fused_kernel<F, kTiles>,
+                       {"fused out_prod", static_cast<std::uint64_t>(work.tiles * work.splits), kFusedWarps * 32,
+                        FusedShape<F, kTiles, Cores::warp>::kBytes},
+                       stream, why, work);
   });
-  return status;
 }
 
 }  // namespace nibble::cuda

@@ -5,8 +5,8 @@
 namespace nibble::cuda {
 
 nibble_status fused_flat(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
-  if (format == NIBBLE_BLOCKWISE8) return launch_by_warps<Engine::flat8, 1, 2, 4, 8>(format, work, stream, why);
-  return launch_by_warps<Engine::flat4, 1, 2, 4, 8>(format, work, stream, why);
+  if (format == NIBBLE_BLOCKWISE8) return launch_by_warps<Engine::flat8>(format, work, stream, why);
+  return launch_by_warps<Engine::flat4>(format, work, stream, why);
 }
 
 }  // namespace nibble::cuda

@@ -310,22 +310,17 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
 #endif
 }
 
-/// Launches for a format of the engine.
-template <Engine engine, int... kTiles>
+template <Engine engine>
 nibble_status launch_by_groups(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
-  nibble_status status = NIBBLE_UNSUPPORTED;
-  const auto go = [&]<class F, int kCount>(F, std::integral_constant<int, kCount>) {
-    if (grad_tiles(work.tokens, Cores::warpgroup) != kCount) return;
-    status = gpu::launch(
-        fused_groups_kernel<F, kCount>,
-        {"fused out_prod by warpgroups", static_cast<std::uint64_t>(work.tiles * fused_parts(kCount) * work.splits),
-         kGroupsThreads, FusedShape<F, kCount, Cores::warpgroup>::kBytes},
-        stream, why, work);
-  };
-  visit_format(format, [&](auto f) {
-    if constexpr (decltype(f)::kEngine == engine) (go(f, std::integral_constant<int, kTiles>{}), ...);
+  return launch_of_width<engine, Cores::warpgroup, 8, 16, 32>(format, work.tokens, [&](auto f, auto tiles) {
+    using F = decltype(f);
+    constexpr int kTiles = decltype(tiles)::value;
+    const std::int64_t blocks = work.tiles * fused_parts(kTiles) * work.splits;
+    return gpu::launch(fused_groups_kernel<F, kTiles>,
+                       {"fused out_prod by warpgroups", static_cast<std::uint64_t>(blocks), kGroupsThreads,
+                        FusedShape<F, kTiles, Cores::warpgroup>::kBytes},
+                       stream, why, work);
   });
-  return status;
 }
 
 }  // namespace nibble::cuda

@@ -8,13 +8,13 @@ namespace nibble::cuda {
 nibble_status fused_groups_others(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
   switch (gpu::layout_of(format).engine) {
     case Engine::grid:
-      return launch_by_groups<Engine::grid, 8, 16, 32>(format, work, stream, why);
+      return launch_by_groups<Engine::grid>(format, work, stream, why);
     case Engine::base3:
-      return launch_by_groups<Engine::base3, 8, 16, 32>(format, work, stream, why);
+      return launch_by_groups<Engine::base3>(format, work, stream, why);
     case Engine::flat8:
-      return launch_by_groups<Engine::flat8, 8, 16, 32>(format, work, stream, why);
+      return launch_by_groups<Engine::flat8>(format, work, stream, why);
     default:
-      return launch_by_groups<Engine::flat4, 8, 16, 32>(format, work, stream, why);
+      return launch_by_groups<Engine::flat4>(format, work, stream, why);
   }
 }
 

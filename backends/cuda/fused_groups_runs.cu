@@ -5,7 +5,7 @@
 namespace nibble::cuda {
 
 nibble_status fused_groups_runs(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
-  return launch_by_groups<Engine::runs, 8, 16, 32>(format, work, stream, why);
+  return launch_by_groups<Engine::runs>(format, work, stream, why);
 }
 
 }  // namespace nibble::cuda

@@ -5,7 +5,7 @@
 namespace nibble::cuda {
 
 nibble_status fused_runs(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
-  return launch_by_warps<Engine::runs, 1, 2, 4, 8>(format, work, stream, why);
+  return launch_by_warps<Engine::runs>(format, work, stream, why);
 }
 
 }  // namespace nibble::cuda

@@ -7,6 +7,7 @@
 #include "backends/cuda/panels.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace nibble::cuda {
 
@@ -78,6 +79,20 @@ struct FusedShape {
   static_assert(kStages >= 2 && kSlot >= P::kRowBytes + 15 && kSlot % 16 == 0 && kScales % 32 == 0);
   static_assert(kChunks <= 32 && kChunks * 16 <= kSlot && kStage % 16 == 0);
 };
+
+/// Launches the kernel of a format of the engine, and of the width among kTiles that so many tokens take: by what
+/// launch(f, tiles) answers, given those as types.
+template <Engine engine, Cores kCores, int... kTiles, class Launch>
+nibble_status launch_of_width(nibble_format format, int tokens, Launch&& launch) {
+  nibble_status status = NIBBLE_UNSUPPORTED;
+  const auto go = [&](auto f, auto tiles) {
+    if (grad_tiles(tokens, kCores) == decltype(tiles)::value) status = launch(f, tiles);
+  };
+  visit_format(format, [&](auto f) {
+    if constexpr (decltype(f)::kEngine == engine) (go(f, std::integral_constant<int, kTiles>{}), ...);
+  });
+  return status;
+}
 
 /// A block's part of the work: a tile of columns, or half of one, in a share of the rows.
 template <class S>

@@ -4,13 +4,9 @@
 #ifndef NIBBLE_BACKENDS_CUDA_WGMMA_H
 #define NIBBLE_BACKENDS_CUDA_WGMMA_H
 
-#include <cstdint>
+#include "backends/gpu/device.h"
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define NIBBLE_WARPGROUP_CORES 1
-#else
-#define NIBBLE_WARPGROUP_CORES 0
-#endif
+#include <cstdint>
 
 namespace nibble::cuda {
 

@@ -28,6 +28,13 @@
 #define NIBBLE_HALF_CORES 0
 #endif
 
+// Whether a warpgroup's tensor cores multiply together: code for 9.0 and nothing else.
+#if NIBBLE_CUDA_PASS && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define NIBBLE_WARPGROUP_CORES 1
+#else
+#define NIBBLE_WARPGROUP_CORES 0
+#endif
+
 // Whether decoders make halves of scaled values: only CUDA's products ask for them.
 #if defined(__HIPCC__)
 #define NIBBLE_SCALED_HALVES 0

@@ -27,8 +27,13 @@ std::vector<std::pair<std::int64_t, const std::uint8_t*>> places(const Rows& r, 
 
 TEST(GpuRows, TilesCoverStridedRowsInOrder) {
   std::vector<std::uint8_t> memory(8192);
-  const Rows r{.src = nullptr, .dst = memory.data(), .first = 5, .values = 100, .count = {3, 2, 4},
-               .src_stride = {100, 300, 600}, .dst_stride = {220, 660, 1400}};
+  const Rows r{.src = nullptr,
+               .dst = memory.data(),
+               .first = 5,
+               .values = 100,
+               .count = {3, 2, 4},
+               .src_stride = {100, 300, 600},
+               .dst_stride = {220, 660, 1400}};
   std::vector<std::pair<std::int64_t, const std::uint8_t*>> expected;
   for (int i3 = 0; i3 < 4; ++i3) {
     for (int i2 = 0; i2 < 2; ++i2) {
@@ -54,7 +59,8 @@ TEST(GpuRows, ContiguousDimensionsBecomeOneRow) {
 }
 
 TEST(GpuRows, MoreTilesThanAGridHasBlocksAreSplit) {
-  const Rows r{.values = 1, .count = {70000, 70000, 3}, .src_stride = {1, 70000, 4900000000}, .dst_stride = {4, 280004, 0}};
+  const Rows r{
+      .values = 1, .count = {70000, 70000, 3}, .src_stride = {1, 70000, 4900000000}, .dst_stride = {4, 280004, 0}};
   std::int64_t tiles = 0, pieces = 0, next_source = 0;
   in_pieces(r, 8192, [&](const Tiles& t) {
     EXPECT_LE(t.count, kMostTiles);
