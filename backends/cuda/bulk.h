@@ -64,6 +64,13 @@ class CopyBarrier {
   std::uint64_t state_;
 };
 
+/// Lets copies see the barriers that this thread made.
+__device__ inline void show_barriers() {
+#if NIBBLE_BULK_COPIES
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 }  // namespace nibble::cuda
 
 #endif

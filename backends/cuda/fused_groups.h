@@ -37,6 +37,7 @@ struct GroupBarriers {
       scaled[i].init(1);
       left[i].init(kFusedWarps);
     }
+    show_barriers();
   }
 };
 
