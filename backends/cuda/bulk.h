@@ -1,4 +1,4 @@
-// Copies of whole rows to shared memory and the barriers that count their bytes, which devices have from 9.0 on.
+// Barriers in shared memory and the copies of any size that they count, which devices have from 9.0 on.
 // Apart from mma.h because older devices have none of these instructions.
 #ifndef NIBBLE_BACKENDS_CUDA_BULK_H
 #define NIBBLE_BACKENDS_CUDA_BULK_H

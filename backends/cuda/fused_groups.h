@@ -15,7 +15,7 @@ namespace nibble::cuda {
 /// Warps that bring and make; the last ones of a block.
 inline constexpr int kBringers = 4;
 inline constexpr int kGroupsThreads = (kFusedWarps + kBringers) * 32;
-/// Registers of their threads, and of the others': together a multiprocessor's.
+/// Registers of their threads, and of the others': together what a block of these threads is given.
 inline constexpr int kBringerRegisters = 88, kMultiplierRegisters = 208;
 
 /// What a block's warps share beside the stages.
@@ -29,6 +29,7 @@ struct GroupBarriers {
   struct Power {
     float lowered, power;
   } powers[kMost][kFusedWarps];
+  bool lowered[kMost];  ///< whether any piece's are
 
   __device__ void init() {
     for (int i = 0; i < kMost; ++i) {
@@ -144,6 +145,8 @@ class Bringer {
     }
     const float lowered = ScaleMaker<S>::make_room(largest, power);
     if (lane_ < kPieces) stages_.power(n, lane_) = {lowered, power};
+    const bool any = __any_sync(0xffffffffu, lane_ < kPieces && lowered != 1.0f);
+    if (lane_ == 0) stages_.barriers->lowered[stages_.slot(n)] = any;
     __syncwarp();
     if (lane_ == 0) stages_.barriers->powered[stages_.slot(n)].arrive();
 #pragma unroll
@@ -213,7 +216,7 @@ class Multiplier {
     barriers.scaled[slot_].wait(phase_);
     const GroupBarriers::Power power = barriers.powers[slot_][piece_];
     power_ = power.power;
-    if (power.lowered != 1.0f) {
+    if (barriers.lowered[slot_]) {  // all of a warpgroup wait, or none
       wait_for_products<0>();
       pin_sums(sums_);
       lower_sums<S>(sums_, power.lowered);
@@ -252,6 +255,7 @@ class Multiplier {
 
   /// The products of the stage before n are done.
   __device__ void leave(int n) const {
+    __syncwarp();
     if (n > 0 && lane_ == 0) stages_.barriers->left[slot_ == 0 ? S::kStages - 1 : slot_ - 1].arrive();
   }
   __device__ void next() {

@@ -25,7 +25,7 @@ constexpr std::int64_t most_taken(Cores cores) { return cores == Cores::warp ? 1
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 using Launch = nibble_status (*)(nibble_format, const FusedWork&, gpu::Stream, nibble_text*);
-Launch launch_of(nibble_format format, Cores cores) {
+Launch launch_of(nibble_format format, [[maybe_unused]] Cores cores) {
   const Engine engine = gpu::layout_of(format).engine;
 #if NIBBLE_HAVE_WARPGROUPS
   if (cores == Cores::warpgroup) return engine == Engine::runs ? fused_groups_runs : fused_groups_others;
@@ -102,6 +102,14 @@ struct FusedMemory {
 
 }  // namespace
 
+namespace {
+/// Of bytes from row to row, so that 16 can be copied at a time and what is read of a block is aligned.
+std::int64_t stride_multiple(const gpu::Layout& layout) {
+  if (gpu::keeps_scales_beside(layout.engine)) return 16;
+  return std::max<std::int64_t>(2, std::gcd<std::int64_t>(16, layout.block_units));
+}
+}  // namespace
+
 FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
   const nibble_weight& w = r.weight;
   const gpu::Layout layout = gpu::layout_of(w.packed.format);
@@ -113,9 +121,8 @@ FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
                  .columns = w.packed.shape[0]};
   const std::int64_t row_bytes = beside ? work.row_stride : work.columns / layout.block_values * layout.block_units;
   work.weight_end = work.weight + (work.rows - 1) * work.row_stride + row_bytes;
-  const std::int64_t step = beside ? 16 : std::gcd<std::int64_t>(16, layout.block_units);
-  work.aligned = reinterpret_cast<std::uintptr_t>(work.weight) % 16 == 0 && work.row_stride % step == 0 &&
-                 work.row_stride % 2 == 0;
+  work.aligned =
+      reinterpret_cast<std::uintptr_t>(work.weight) % 16 == 0 && work.row_stride % stride_multiple(layout) == 0;
   if (beside) {
     work.scales = rebuilt_scales != nullptr ? rebuilt_scales : reinterpret_cast<const float*>(bytes_of(w.absmax));
     work.block_shift = std::countr_zero(static_cast<std::uint64_t>(w.block_size));
@@ -180,10 +187,12 @@ nibble_status FusedRow<kCores>::supports(const nibble_kernel* k, const nibble_ca
       return fail(why, NIBBLE_UNSUPPORTED, "multiplies by warpgroups: compute capability {}.{}, expected 9.0",
                   caps->arch_major, caps->arch_minor);
     }
-    if (!work_of(*r, nullptr).aligned) {
-      return fail(why, NIBBLE_UNSUPPORTED,
-                  "copies 16 bytes at a time: expected a weight, and blocks of its rows, that "
-                  "start where they can be");
+    // Strides alone: a choice is kept for other addresses, and what starts elsewhere is multiplied by warps.
+    const std::int64_t stride = work_of(*r, nullptr).row_stride;
+    const std::int64_t multiple = stride_multiple(gpu::layout_of(r->weight.packed.format));
+    if (stride % multiple != 0) {
+      return fail(why, NIBBLE_UNSUPPORTED, "rows of the weight are {} bytes apart: expected a multiple of {}", stride,
+                  multiple);
     }
   }
   if (r->dst.shape[1] > most_taken(kCores)) {
@@ -207,6 +216,9 @@ nibble_status FusedRow<kCores>::execute(const nibble_kernel*, const nibble_caps*
                                         void* workspace, std::uint64_t workspace_bytes, void* stream,
                                         nibble_text* why) {
   if (element_count(r->dst) == 0) return NIBBLE_OK;
+  if (kCores == Cores::warpgroup && !work_of(*r, nullptr).aligned) {  // warps need no more memory
+    return FusedRow<Cores::warp>::execute(nullptr, caps, r, workspace, workspace_bytes, stream, why);
+  }
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
   FusedPlan plan = plan_fused(*r, kCores, caps->processors, gpu::workspace_limit(*r));

@@ -87,7 +87,7 @@ constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + chunk_rows
 nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 
-/// One launch: tiles x splits blocks.
+/// One launch: tiles x splits blocks, times fused_parts.
 struct FusedWork {
   const std::uint8_t* weight = nullptr;
   const std::uint8_t* weight_end = nullptr;  ///< behind its last byte

@@ -30,7 +30,7 @@ __device__ inline int sum_at(int warp, int tile, int set, int i, int lane) {
   return (((warp * S::kTokenTiles + tile) * S::kSumSets + set) * 4 + i) * 32 + lane;
 }
 
-/// Leaves a warp's sums in shared memory, times `unit`. taken(m, i, tile): less that.
+/// Leaves a warp's sums in shared memory, times `unit`. taken(tile, m, i): less that.
 template <class S, class Taken>
 __device__ inline void leave_sums(const LaneSums<S>& sums, float unit, float* shared, Taken&& taken) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;

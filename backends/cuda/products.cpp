@@ -33,8 +33,8 @@ constexpr nibble_kernel halves_row(const char* name, std::uint32_t rank) {
                           kPackedFormats, kHalves);
 }
 
-/// Reads the weight once for few tokens. Rules put it in front of the blocks of rows where it was measured to be
-/// faster.
+/// Reads the weight once for every launch's tokens (most_tokens). Rules put it in front of the blocks of rows where it
+/// was measured to be faster.
 template <Cores kCores>
 constexpr nibble_kernel fused_row(const char* name, std::uint32_t rank) {
   nibble_kernel k = halves_row(name, rank);

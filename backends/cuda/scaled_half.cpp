@@ -153,6 +153,13 @@ class Run {
   std::uint8_t *decoded_, *packed_;
 };
 
+/// Also asked of the call itself: a choice is kept for other addresses.
+nibble_status starts_evenly(const nibble_request& r, nibble_text* why) {
+  const FusedWork work = work_of(r, nullptr);
+  if (reinterpret_cast<std::uintptr_t>(work.weight) % 2 == 0 && work.row_stride % 2 == 0) return NIBBLE_OK;
+  return fail(why, NIBBLE_UNSUPPORTED, "the weight's rows start at odd bytes: expected even ones");
+}
+
 bool nothing_to_do(const nibble_request& r) { return element_count(r.dst) == 0; }
 
 }  // namespace
@@ -178,11 +185,7 @@ nibble_status scaled_supports(const nibble_kernel* k, const nibble_caps* caps, c
                               nibble_text* why) {
   if (const nibble_status s = multiplies_halves(k, caps, r, why); s != NIBBLE_OK) return s;
   if (r->weight.packed.shape[1] == 0) return fail(why, NIBBLE_UNSUPPORTED, "the weight has no rows");
-  const FusedWork work = work_of(*r, nullptr);
-  if (reinterpret_cast<std::uintptr_t>(work.weight) % 2 != 0 || work.row_stride % 2 != 0) {
-    return fail(why, NIBBLE_UNSUPPORTED, "the weight's rows start at odd bytes: expected even ones");
-  }
-  return NIBBLE_OK;
+  return starts_evenly(*r, why);
 }
 
 nibble_status query_scaled(const nibble_kernel*, const nibble_caps*, const nibble_request* r,
@@ -196,6 +199,7 @@ nibble_status query_scaled(const nibble_kernel*, const nibble_caps*, const nibbl
 nibble_status execute_scaled(const nibble_kernel*, const nibble_caps*, const nibble_request* r, void* workspace,
                              std::uint64_t workspace_bytes, void* stream, nibble_text* why) {
   if (nothing_to_do(*r)) return NIBBLE_OK;
+  if (const nibble_status s = starts_evenly(*r, why); s != NIBBLE_OK) return s;
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
   ScaledPlan plan = plan_scaled(*r, gpu::workspace_limit(*r));
