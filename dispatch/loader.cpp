@@ -75,10 +75,10 @@ std::string size_fault(std::string_view thing, std::uint32_t size, std::size_t e
   return fmt::format("{} has struct_size {}: expected at least {}", thing, size, expected);
 }
 
-/// Why a row cannot be used, or an empty string.
 // More than anybody has. A count beyond is a field that was never set, and what follows it would be read as pointers.
 constexpr std::uint64_t kMostRows = 65536, kMostFormats = 4096, kMostTypes = 64;
 
+/// Why a row cannot be used, or an empty string.
 std::string row_fault(const nibble_plugin& plugin, const nibble_kernel* k, const std::set<std::string_view>& seen) {
   if (k == nullptr) return "a null row";
   if (k->struct_size < sizeof(nibble_kernel)) return size_fault("a row", k->struct_size, sizeof(nibble_kernel));

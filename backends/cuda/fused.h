@@ -109,8 +109,7 @@ class Fused {
     stage += thread / kChunkLanes * S::kSlot + at;
 #pragma unroll
     for (int r = 0; r < S::kStageRows; r += kPassRows) {
-      copy_async(stage + r * S::kSlot,
-                 from - (S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u));
+      copy_async(stage + r * S::kSlot, chunk_of<S>(from));
       from += kPassRows * w_.row_stride;
     }
   }

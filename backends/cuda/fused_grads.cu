@@ -126,12 +126,11 @@ __device__ inline void join_maxima(const PackedGrads& g, std::int64_t chunks, fl
   __syncthreads();
 }
 
+/// Of maxima that are joined.
 __global__ void __launch_bounds__(kThreads) grad_powers_kernel(PackedGrads all, std::int64_t chunks) {
-  __shared__ float largest[kMostFusedTokens];
   const PackedGrads g = group_of(all, chunks, blockIdx.x);
-  join_maxima(g, 1, largest);
   const int token = static_cast<int>(threadIdx.x);
-  if (token < g.tokens) g.powers[token] = power_to_reach<14>(largest[token]);
+  if (token < g.tokens) g.powers[token] = power_to_reach<14>(g.maxima[token]);
 }
 
 /// A thread packs what one lane holds of a unit and a tile.

@@ -102,24 +102,22 @@ class Bringer {
     const int own = lane_ / S::kChunks, at = lane_ % S::kChunks * 16;  // a row, bytes
     const std::uint8_t* from = stages_.part.source + (n * S::kStageRows + own) * w_.row_stride + at;
     std::uint8_t* to = stages_.at(n) + own * S::kSlot + at;
-    if (own >= kAtOnce) {
-    } else if (n < plain_) {
-#pragma unroll 8
-      for (int row = 0; row < S::kStageRows; row += kAtOnce) {
-        if (S::kStageRows % kAtOnce == 0 || row + own < S::kStageRows) {
-          copy_async(to + row * S::kSlot,
-                     from - (S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u));
-        }
-        from += kAtOnce * w_.row_stride;
-      }
-    } else {
-#pragma unroll 1
-      for (int row = 0; row + own < S::kStageRows; row += kAtOnce)
-        copy_last_chunk(w_, stages_.part, n * S::kStageRows + own + row, at, to + row * S::kSlot);
-    }
     if (n < plain_) {
+      if (own < kAtOnce) {
+#pragma unroll 8
+        for (int row = 0; row < S::kStageRows; row += kAtOnce) {
+          if (S::kStageRows % kAtOnce == 0 || row + own < S::kStageRows)
+            copy_async(to + row * S::kSlot, chunk_of<S>(from));
+          from += kAtOnce * w_.row_stride;
+        }
+      }
       fetched.arrive_after_copies();
     } else {
+      if (own < kAtOnce) {
+#pragma unroll 1
+        for (int row = 0; row + own < S::kStageRows; row += kAtOnce)
+          copy_last_chunk(w_, stages_.part, n * S::kStageRows + own + row, at, to + row * S::kSlot);
+      }
       end_copy_group();
       wait_for_copies<0>();
       fetched.arrive();
@@ -178,7 +176,7 @@ class Multiplier {
         units_(stages.part.first_column / kPieceColumns + piece_, table) {}
 
   __device__ void run() {
-    pin_sums(sums_);
+    pin(sums_);
     // Values by turns, in a form that shows the compiler that none are written while products read them.
 #pragma unroll 1
     for (int n = 0;;) {
@@ -200,7 +198,7 @@ class Multiplier {
       if (++n == stages_.count) break;
     }
     wait_for_products<0>();
-    pin_sums(sums_);
+    pin(sums_);
   }
   /// Leaves the sums in shared memory, without their power of two, and that of the units.
   __device__ void leave_all(float unit_power) const {
@@ -218,9 +216,9 @@ class Multiplier {
     power_ = power.power;
     if (barriers.lowered[slot_]) {  // all of a warpgroup wait, or none
       wait_for_products<0>();
-      pin_sums(sums_);
+      pin(sums_);
       lower_sums<S>(sums_, power.lowered);
-      pin_sums(sums_);
+      pin(sums_);
     }
   }
 
@@ -241,7 +239,7 @@ class Multiplier {
         }
       });
     }
-    pin_operands(values);
+    pin(values);
     begin_products();
 #pragma unroll
     for (int unit = 0; unit < kTogether; ++unit) {

@@ -83,6 +83,12 @@ std::int64_t filling_splits(std::int64_t tiles, std::int64_t blocks, std::int64_
   return best;
 }
 
+/// Of bytes from row to row, so that 16 can be copied at a time and what is read of a block is aligned.
+std::int64_t stride_multiple(const gpu::Layout& layout) {
+  if (gpu::keeps_scales_beside(layout.engine)) return 16;
+  return std::max<std::int64_t>(2, std::gcd<std::int64_t>(16, layout.block_units));
+}
+
 /// A plan's pieces of a workspace.
 struct FusedMemory {
   FusedMemory(const FusedPlan& p, void* workspace) {
@@ -100,14 +106,6 @@ struct FusedMemory {
   float *powers, *maxima, *parts;
 };
 
-}  // namespace
-
-namespace {
-/// Of bytes from row to row, so that 16 can be copied at a time and what is read of a block is aligned.
-std::int64_t stride_multiple(const gpu::Layout& layout) {
-  if (gpu::keeps_scales_beside(layout.engine)) return 16;
-  return std::max<std::int64_t>(2, std::gcd<std::int64_t>(16, layout.block_units));
-}
 }  // namespace
 
 FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {

@@ -11,7 +11,7 @@
 
 namespace nibble::cuda {
 
-/// Warps of a block that multiply, 8.
+/// Warps of a block that multiply.
 inline constexpr int kFusedWarps = 8;
 /// A new power of two leaves room for scales that are 2^kScaleRoom times as large.
 inline constexpr int kScaleRoom = 3;
@@ -19,7 +19,6 @@ inline constexpr int kScaleRoom = 3;
 /// In bytes: each team's ring of stages, and each warp's scales and mins of a stage.
 template <class F, int kTiles, Cores kCores>
 struct FusedShape {
-  using Format = F;
   using P = Panel<F>;
   static constexpr int kTokenTiles = kTiles;
   static constexpr bool kByGroups = kCores == Cores::warpgroup;
@@ -142,13 +141,18 @@ struct StageRows {
   }
 };
 
+/// The chunk, aligned to 16 bytes, in which a byte of a row lies.
+template <class S>
+__device__ inline const std::uint8_t* chunk_of(const std::uint8_t* byte) {
+  return byte - (S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(byte) & 15u);
+}
+
 /// A chunk of a row near the weight's end: zeros behind the last row, and nothing is read behind the weight. `at`
 /// counts bytes. What is not a whole chunk of the weight is stored at once, the rest copied like all others.
 template <class S>
 __device__ inline void copy_last_chunk(const FusedWork& w, const FusedPart<S>& part, int row, int at,
                                        std::uint8_t* to) {
-  const std::uint8_t* from = part.source + row * w.row_stride + at;
-  from -= S::P::kBlockBytes % 16 == 0 ? 0 : reinterpret_cast<std::uintptr_t>(from) & 15u;
+  const std::uint8_t* from = chunk_of<S>(part.source + row * w.row_stride + at);
   const std::int64_t left = row < part.rows ? w.weight_end - from : 0;
   if (left >= 16) {
     copy_async(to, from);

@@ -7,6 +7,7 @@
 #include "backends/gpu/device.h"
 
 #include <cstdint>
+#include <type_traits>
 
 namespace nibble::cuda {
 
@@ -28,26 +29,21 @@ __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 #endif
 }
-/// Keep the compiler from moving what is done with the sums, or makes an operand, across this place.
-template <int kTiles, int kSets>
-__device__ inline void pin_sums(float (&sums)[kTiles][kSets][4]) {
+/// Keeps the compiler from moving what is done with sums, or makes operands, across this place.
+template <class T, int kOuter, int kSets>
+__device__ inline void pin(T (&x)[kOuter][kSets][4]) {
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-    for (int m = 0; m < kSets; ++m) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(sums[t][m][i]));
-    }
-  }
-}
-template <int kUnits, int kSets>
-__device__ inline void pin_operands(std::uint32_t (&a)[kUnits][kSets][4]) {
-#pragma unroll
-  for (int unit = 0; unit < kUnits; ++unit) {
+  for (int outer = 0; outer < kOuter; ++outer) {
 #pragma unroll
     for (int m = 0; m < kSets; ++m) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[unit][m][i]));
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (std::is_same_v<T, float>) {
+          asm volatile("" : "+f"(x[outer][m][i]));
+        } else {
+          asm volatile("" : "+r"(x[outer][m][i]));
+        }
+      }
     }
   }
 }

@@ -252,12 +252,11 @@ TEST(FusedOutProd, TakesUpTo128TokensFromTheFirstFittingTensorCoresOn) {
 TEST(FusedOutProd, FillsADeviceWithWholeRounds) {
   // 20 tiles for two blocks on each of 132 processors, of one round 13 splits; of halves of tiles, one block on each,
   // 13 splits in four rounds.
-  const Case c{.format = NIBBLE_Q4_K, .columns = 5120, .rows = 152064, .tokens = 256};
   nibble_request r{};
-  r.weight.packed = make_tensor(nullptr, c.format, {c.columns, c.rows});
-  r.dst = make_tensor(nullptr, NIBBLE_F32, {c.columns, 64});
+  r.weight.packed = make_tensor(nullptr, NIBBLE_Q4_K, {5120, 152064});
+  r.dst = make_tensor(nullptr, NIBBLE_F32, {5120, 64});
   EXPECT_EQ(cuda::plan_fused(r, cuda::Cores::warp, 132, std::uint64_t{1} << 28).splits, 13);
-  r.dst = make_tensor(nullptr, NIBBLE_F32, {c.columns, 256});
+  r.dst = make_tensor(nullptr, NIBBLE_F32, {5120, 256});
   EXPECT_EQ(cuda::plan_fused(r, cuda::Cores::warpgroup, 132, std::uint64_t{1} << 28).splits, 13);
 }
 
