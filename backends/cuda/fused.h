@@ -7,8 +7,9 @@
 //
 // The tensor cores multiply halves, which have TF32's 11 bits, in one of three forms:
 //   folded, for few tokens and formats with a scale alone: units, exact, by gradient * scale, rounded once
-//   two_level, for few tokens and formats of integers that multiply a row's scale and min: codes times integers, exact,
-//     by gradient * scale, and integers by gradient * min, each the sum of two halves
+//   two_level, for few tokens and formats of integers that multiply a row's scale and min: codes times integers, exact
+//     multiples of a half's smallest number, by gradient * scale, and integers by gradient * min, each the sum of two
+//     halves
 //   values, rounded, by gradients, rounded: what more tokens share need not be made for each of them
 // Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
 // and mins by one that it lowers, with its sums, when larger ones come. What is 2^-28 of the largest (in the form of
@@ -247,7 +248,8 @@ class Fused {
 
   /// Each warp's sums, without their powers of two.
   __device__ void leave() {
-    const float unit = reciprocal_of_power(power_) / static_cast<float>(1 << kGradExponent) / unit_power_;
+    constexpr float kLeast = S::kForm == FusedForm::two_level ? 0x1p-24f : 1.0f;  // what an integer 1 was
+    const float unit = reciprocal_of_power(power_) / static_cast<float>(1 << kGradExponent) / unit_power_ / kLeast;
     leave_sums<S>(sums_, unit, reinterpret_cast<float*>(shared_), [&](int t, int m, int i) {
       if constexpr (S::kForm != FusedForm::two_level) return 0.0f;
       const int run = S::P::kSets == 1 ? m / 2 : m;

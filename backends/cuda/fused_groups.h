@@ -34,9 +34,9 @@ struct GroupBarriers {
   __device__ void init() {
     for (int i = 0; i < kMost; ++i) {
       fetched[i].init(32 + 1);
-      powered[i].init(1);
-      scaled[i].init(1);
-      left[i].init(kFusedWarps);
+      powered[i].init(32);
+      scaled[i].init(32);
+      left[i].init(kFusedWarps * 32);
     }
     show_barriers();
   }
@@ -145,13 +145,11 @@ class Bringer {
     if (lane_ < kPieces) stages_.power(n, lane_) = {lowered, power};
     const bool any = __any_sync(0xffffffffu, lane_ < kPieces && lowered != 1.0f);
     if (lane_ == 0) stages_.barriers->lowered[stages_.slot(n)] = any;
-    __syncwarp();
-    if (lane_ == 0) stages_.barriers->powered[stages_.slot(n)].arrive();
+    stages_.barriers->powered[stages_.slot(n)].arrive();
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
       maker_.write(made, first + piece, stages_.scales(n, piece), __shfl_sync(0xffffffffu, power, piece));
-    __syncwarp();
-    if (lane_ == 0) stages_.barriers->scaled[stages_.slot(n)].arrive();
+    stages_.barriers->scaled[stages_.slot(n)].arrive();
   }
 
   const FusedWork& w_;
@@ -253,8 +251,7 @@ class Multiplier {
 
   /// The products of the stage before n are done.
   __device__ void leave(int n) const {
-    __syncwarp();
-    if (n > 0 && lane_ == 0) stages_.barriers->left[slot_ == 0 ? S::kStages - 1 : slot_ - 1].arrive();
+    if (n > 0) stages_.barriers->left[slot_ == 0 ? S::kStages - 1 : slot_ - 1].arrive();
   }
   __device__ void next() {
     slot_ = slot_ + 1 == S::kStages ? 0 : slot_ + 1;
@@ -270,15 +267,12 @@ class Multiplier {
   Values values_[2];
 };
 
-/// Waits for the whole block: not with __syncthreads, since warps come here from different places.
-__device__ inline void wait_for_all() { wait_for_team<kGroupsThreads / 32>(0); }
-
 /// A warp's part of the block's work: it leaves its sums in shared memory.
 template <class S, int kFirstSet>
 __device__ inline void multiply_sets(const GroupStages<S>& stages, const std::uint32_t* table, float unit_power) {
   Multiplier<S, kFirstSet> multiplier(stages, table);
   multiplier.run();
-  wait_for_all();
+  wait_for_team<kFusedWarps>(0);  // the sums take the place of stages; those that bring have brought all by then
   multiplier.leave_all(unit_power);
 }
 
@@ -298,18 +292,16 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
   if (group == 2) {
     keep_registers<kBringerRegisters, false>();
     Bringer<S>(work, stages).run();
-    wait_for_all();
-    wait_for_all();
-    return;
-  }
-  keep_registers<kMultiplierRegisters, true>();
-  if (S::kSumSets == 2 || group == 0) {
-    multiply_sets<S, 0>(stages, table, unit_power);
   } else {
-    multiply_sets<S, 2 - S::kSumSets>(stages, table, unit_power);
+    keep_registers<kMultiplierRegisters, true>();
+    if (S::kSumSets == 2 || group == 0) {
+      multiply_sets<S, 0>(stages, table, unit_power);
+    } else {
+      multiply_sets<S, 2 - S::kSumSets>(stages, table, unit_power);
+    }
+    wait_for_team<kFusedWarps>(0);
+    store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));
   }
-  wait_for_all();
-  store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));
 #endif
 }
 

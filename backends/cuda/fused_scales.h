@@ -10,7 +10,7 @@ namespace nibble::cuda {
 /// In the order of units, runs and then rows, those of rows c, c + 4, c + 8, c + 12 together. All are halves, but for
 /// scales that the gradient is multiplied by:
 ///   folded: scales
-///   two_level: integers of scales, integers of mins; a row's scales, a row's mins
+///   two_level: integers of scales, integers of mins times 2^-24; a row's scales, a row's mins
 ///   values: scales; scales, mins; or integers, mins, what those lost in rounding, and a row's scales
 template <class S>
 struct WarpScales {
@@ -165,11 +165,13 @@ class ScaleMaker {
     const Scale made[1] = {typename P::Header(w_, row, 0, part_.tile).row_scale()};
     const typename P::Integers integers(row);
     const float lowered = make_room(made, power);
+    const int tile_run = member * S::kRuns + first_run();
+    const auto scales = integers.template scales<kEach>(tile_run), mins = integers.template mins<kEach>(tile_run);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = scale_at(row_of(0), first_run() + i);
-      to.halves(0)[at] = integers.scale(member * S::kRuns + first_run(), i);
-      to.halves(1)[at] = integers.min(member * S::kRuns + first_run(), i);
+      to.halves(0)[at] = scales.half(i);
+      to.halves(1)[at] = mins.tiny(i);
     }
     if (first_run() == 0) {
       const int at = row_scale_at(row_of(0));
@@ -193,12 +195,14 @@ class ScaleMaker {
   template <class Integers>
   __device__ void write_integers(const Scale& row_scale, const Integers& integers, int r, int member,
                                  const WarpScales<S>& to, float power) const {
+    const int tile_run = member * S::kRuns + first_run();
+    const auto scales = integers.template scales<kEach>(tile_run), mins = integers.template mins<kEach>(tile_run);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int at = scale_at(row_of(r), first_run() + i), tile_run = member * S::kRuns + first_run();
-      const float min = -(row_scale.min * power) * low_half(integers.min(tile_run, i));
+      const int at = scale_at(row_of(r), first_run() + i);
+      const float min = -(row_scale.min * power) * low_half(mins.half(i));
       const std::uint16_t rounded = to_half(min);
-      to.halves(0)[at] = integers.scale(tile_run, i);
+      to.halves(0)[at] = scales.half(i);
       to.halves(1)[at] = rounded;
       to.halves(2)[at] = to_half(min - low_half(rounded));
     }

@@ -13,6 +13,7 @@ template <class S>
 class UnitMaker {
   using P = typename S::P;
   static constexpr int kSets = P::kSets;
+  static constexpr std::uint32_t kAbove = S::kForm == FusedForm::two_level ? kTiny : kOn1024;
 
  public:
   __device__ UnitMaker(int member, const std::uint32_t* table)
@@ -25,7 +26,7 @@ class UnitMaker {
     panel(piece).pairs(rows(row + 8), rows(row + 12), table_, far);
   }
 
-  /// Calls use(piece, near, far) with codes times their runs' integers.
+  /// Calls use(piece, near, far) with codes times their runs' integers, in the form of two levels times 2^-24 too.
   template <class Use>
   __device__ void for_each_times(const StageRows<S>& rows, const WarpScales<S>& scales, int unit, Use&& use) const {
     const int row = unit * kUnitRows + lane_ % 4;
@@ -37,8 +38,8 @@ class UnitMaker {
         const uint2 even = scales.four_halves(0, unit, piece, 0, lane_),
                     odd = scales.four_halves(0, unit, piece + 1, 0, lane_);
         std::uint32_t near[2][4], far[2][4];
-        panel(piece).times_shared(row0, row4, even.x, odd.x, near[0], near[1]);
-        panel(piece).times_shared(row8, row12, even.y, odd.y, far[0], far[1]);
+        panel(piece).template times_shared<kAbove>(row0, row4, even.x, odd.x, near[0], near[1]);
+        panel(piece).template times_shared<kAbove>(row8, row12, even.y, odd.y, far[0], far[1]);
         use(piece, near[0], far[0]);
         use(piece + 1, near[1], far[1]);
       } else {
@@ -48,8 +49,8 @@ class UnitMaker {
           const uint2 by = scales.four_halves(0, unit, piece, s, lane_);
           near_by[s] = by.x, far_by[s] = by.y;
         }
-        panel(piece).times(row0, row4, near_by, near);
-        panel(piece).times(row8, row12, far_by, far);
+        panel(piece).template times<kAbove>(row0, row4, near_by, near);
+        panel(piece).template times<kAbove>(row8, row12, far_by, far);
         use(piece, near, far);
       }
     }

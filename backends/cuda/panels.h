@@ -44,18 +44,22 @@ __device__ inline void find_column(int column, int* g, int* i) {
   *i = column / kRunLength * kNeighbours + column % kNeighbours;
 }
 
-/// Bytes of two rows as pairs of halves, each as the last bits of 1024.
+/// What stands above a byte that is the last bits of a half: 1024 is added to the byte, or it counts multiples of
+/// 2^-24, a half's smallest number.
+inline constexpr std::uint32_t kOn1024 = 0x64u, kTiny = 0u;
+/// Bytes of two rows as such pairs of halves.
+template <std::uint32_t kAbove>
 __device__ inline void placed_byte_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)[4]) {
   const std::uint32_t low = gpu::pick_bytes(a, b, 0x5140u), high = gpu::pick_bytes(a, b, 0x7362u);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) out[i] = gpu::pick_bytes(i < 2 ? low : high, 0x64u, i % 2 == 0 ? 0x4140u : 0x4342u);
+  for (int i = 0; i < 4; ++i) out[i] = gpu::pick_bytes(i < 2 ? low : high, kAbove, i % 2 == 0 ? 0x4140u : 0x4342u);
 }
 /// Minus 1024 and kBias.
 template <int kBias>
 __device__ inline void byte_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)[4]) {
   constexpr std::uint32_t kTaken = 0xe400u + kBias;  // -(1024 + kBias)
   static_assert(kBias >= 0 && kBias < 1024);
-  placed_byte_pairs(a, b, out);
+  placed_byte_pairs<kOn1024>(a, b, out);
 #pragma unroll
   for (int i = 0; i < 4; ++i) out[i] = add_halves(out[i], kTaken | kTaken << 16);
 }
@@ -135,14 +139,36 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
     __device__ explicit Integers(const std::uint8_t* row) : codes(F::scale_codes(row)) {
       static_assert(((1 << kBits) - 1) * ((1 << F::kScaleBits) - 1) <= 2048);
     }
-    [[nodiscard]] __device__ std::uint16_t scale(int first, int i) const { return half_of(codes.scale, first, i); }
-    [[nodiscard]] __device__ std::uint16_t min(int first, int i) const { return half_of(codes.min, first, i); }
-
-   private:
-    static __device__ std::uint16_t half_of(const std::uint64_t (&codes)[2], int first, int i) {
-      const std::uint64_t eight = kRuns > 8 && (first + i) / 8 != 0 ? codes[1] : codes[0];
-      const auto four = static_cast<std::uint32_t>((first + i) / 4 % 2 != 0 ? eight >> 32 : eight);
-      return static_cast<std::uint16_t>(add_halves(0x6400u | (four >> (first + i) % 4 * 8 & 255u), 0xe400u));
+    /// Those of kCount neighbouring runs, the first a multiple of kCount.
+    template <int kCount>
+    struct Some {
+      std::uint64_t bytes;
+      __device__ Some(const std::uint64_t (&codes)[2], int first) : bytes(codes[0]) {
+        static_assert(kCount <= 8);
+        if (kRuns > 8 && first / 8 != 0) bytes = codes[1];
+        if (kCount == 4) bytes = first / 4 % 2 != 0 ? bytes >> 32 : bytes;
+        if (kCount < 4) bytes >>= first % 8 * 8;
+      }
+      /// As halves, a multiple of 2 and the next.
+      [[nodiscard]] __device__ std::uint32_t pair(int i) const {
+        const auto four = static_cast<std::uint32_t>(bytes >> i / 4 * 32);
+        return add_halves(gpu::pick_bytes(four, kOn1024, i % 4 == 0 ? 0x4140u : 0x4342u), 0xe400e400u);
+      }
+      [[nodiscard]] __device__ std::uint16_t half(int i) const {
+        return static_cast<std::uint16_t>(pair(i / 2 * 2) >> i % 2 * 16);
+      }
+      /// As a half's last bits.
+      [[nodiscard]] __device__ std::uint16_t tiny(int i) const {
+        return static_cast<std::uint16_t>(bytes >> i * 8 & 255u);
+      }
+    };
+    template <int kCount>
+    [[nodiscard]] __device__ Some<kCount> scales(int first) const {
+      return {codes.scale, first};
+    }
+    template <int kCount>
+    [[nodiscard]] __device__ Some<kCount> mins(int first) const {
+      return {codes.min, first};
     }
   };
   __device__ Panel(int piece_column, int group)
@@ -159,15 +185,19 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
       byte_pairs<bias()>(codes(a), codes(b), out);
     }
   }
-  /// Codes times a row's integer of each set, those of rows a and b as a pair.
+  /// Codes times a row's integer of each set, those of rows a and b as a pair; kTiny: times 2^-24 too, which takes
+  /// fewer instructions. Exact: they have 11 bits.
+  template <std::uint32_t kAbove>
   __device__ void times(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t (&integers)[kSets],
                         std::uint32_t (&out)[4]) const {
     constexpr bool kFits = (1023 + (1 << kBits)) * ((1 << F::kScaleBits) - 1) <= 65504;  // a half's largest number
-    placed_byte_pairs(codes(a), codes(b), out);
+    placed_byte_pairs<kAbove>(codes(a), codes(b), out);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t by = integers[kSets == 1 ? 0 : i / 2];
-      if constexpr (kFits) {
+      if constexpr (kAbove == kTiny) {
+        out[i] = multiply_pair(out[i], by);
+      } else if constexpr (kFits) {
         out[i] = multiply_add_pair(out[i], by, multiply_pair(by, 0xe400e400u));
       } else {
         out[i] = multiply_pair(add_halves(out[i], 0xe400e400u), by);
@@ -181,19 +211,25 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
     return kSets == 1 && kBits == 4 && even.high.bits == 0 && even.low.at == odd.low.at && even.low.shift == 0 &&
            odd.low.shift == 4;
   }();
+  template <std::uint32_t kAbove>
   __device__ void times_shared(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t even_by,
                                std::uint32_t odd_by, std::uint32_t (&even)[4], std::uint32_t (&odd)[4]) const {
     constexpr int kAlignment = gpu::plane_alignment<F>(&Run::low);
     const std::uint32_t x = gpu::load_word<kAlignment>(a + block + run[0].low.at + this->first());
     const std::uint32_t y = gpu::load_word<kAlignment>(b + block + run[0].low.at + this->first());
+    const std::uint32_t odd_part = multiply_pair(odd_by, 0x2c002c00u);     // a sixteenth
     const std::uint32_t even_taken = multiply_pair(even_by, 0xe400e400u);  // 1024 times
     const std::uint32_t odd_taken = multiply_pair(odd_by, 0xd400d400u);    // 64 times
-    const std::uint32_t odd_part = multiply_pair(odd_by, 0x2c002c00u);     // a sixteenth
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t both = gpu::pick_bytes(x, y, 0x4400u + 0x1111u * static_cast<std::uint32_t>(i));
-      even[i] = multiply_add_pair(masked_or(both, 0x000f000fu, 0x64006400u), even_by, even_taken);
-      odd[i] = multiply_add_pair(masked_or(both, 0x00f000f0u, 0x64006400u), odd_part, odd_taken);
+      if constexpr (kAbove == kTiny) {
+        even[i] = multiply_pair(both & 0x000f000fu, even_by);
+        odd[i] = multiply_pair(both & 0x00f000f0u, odd_part);
+      } else {
+        even[i] = multiply_add_pair(masked_or(both, 0x000f000fu, 0x64006400u), even_by, even_taken);
+        odd[i] = multiply_add_pair(masked_or(both, 0x00f000f0u, 0x64006400u), odd_part, odd_taken);
+      }
     }
   }
 
@@ -206,7 +242,9 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
   [[nodiscard]] __device__ std::uint32_t codes(const std::uint8_t* row) const {
     std::uint32_t x = 0;
     if constexpr (kSets == 1) {
-      x = gpu::run_codes4<F>(row + block, run[0], this->first());
+      std::uint32_t four[1];
+      gpu::run_codes<F, 4>(row + block, run[0], this->first(), four);
+      x = four[0];
     } else {
       x = gpu::pick_bytes(gpu::run_codes2<F>(row + block, run[0], this->first()),
                           gpu::run_codes2<F>(row + block, run[1], this->first()), 0x5410u);
@@ -232,14 +270,15 @@ requires(F::kEngine == Engine::base3) struct Panel<F> : BlockPanel<F>, LaneColum
   __device__ Panel(int piece_column, int group)
       : LaneColumns<32>{group},
         block(piece_column / F::kBlockValues * F::kBlockBytes),
-        at(piece_column % F::kBlockValues + 4 * group) {}
+        place(piece_column % F::kBlockValues + 4 * group) {}
   __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t*,
                         std::uint32_t (&out)[4]) const {
-    byte_pairs<1>(gpu::base3_digits4<F>(a + block, at), gpu::base3_digits4<F>(b + block, at), out);
+    byte_pairs<1>(gpu::base3_digits4(a + block, place), gpu::base3_digits4(b + block, place), out);
   }
 
  private:
-  int block, at;
+  int block;
+  gpu::Base3Place<F> place;
 };
 
 template <class F>

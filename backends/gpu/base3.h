@@ -13,14 +13,16 @@ template <class F, class Out>
 __global__ void __launch_bounds__(kThreads, kResident) base3_kernel(Tiles tiles) {
   constexpr int N = kChunk<Out>;
   alignas(16) __shared__ std::uint8_t blocks[kTileBytes<F> + 16];
-  const int first = static_cast<int>(threadIdx.x) * N;
+  const unsigned first = threadIdx.x * N;
+  const int place = static_cast<int>(first % F::kBlockValues);
   static_assert(kThreads * N % F::kBlockValues == 0);
   const Tile tile = tiles.tile(blockIdx.x, Out::kBytes);
   stage_blocks<F>(tiles, tile, blocks);
   __syncthreads();
-  store_tile<Out>(tile, [&](int step, float(&out)[N]) {
-    const std::uint8_t* block = blocks + (step / F::kBlockValues + first / F::kBlockValues) * F::kBlockBytes;
-    decode_base3<F, N>(block, first % F::kBlockValues, F::scale(block), out);
+  const std::uint8_t* own = blocks + first / F::kBlockValues * F::kBlockBytes;
+  store_tile<Out>(tile, [&](unsigned step, float(&out)[N]) {
+    const std::uint8_t* block = own + step / F::kBlockValues * F::kBlockBytes;
+    decode_base3<F, N>(block, place, F::scale(block), out);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "core/formats/description.h"
 #include "core/formats/grids.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -61,25 +62,32 @@ consteval int plane_alignment(Plane Run::*plane) {
   return a;
 }
 
-/// Codes l .. l+3 of a plane, a byte each; l is a multiple of 4.
-template <class F, Plane Run::*plane>
-NIBBLE_HD inline std::uint32_t plane_codes4(const std::uint8_t* block, const Plane& p, int l) {
+/// Codes l .. l+N-1 of a plane, a byte each; l is a multiple of N.
+template <class F, Plane Run::*plane, int N>
+NIBBLE_HD inline void plane_codes(const std::uint8_t* block, const Plane& p, int l, std::uint32_t (&out)[N / 4]) {
   constexpr Plane kPlane = F::run(0).*plane;  // bits and packing are those of every run
-  constexpr int kAlignment = plane_alignment<F>(plane);
   constexpr std::uint32_t kMask = 0x01010101u * ((1u << kPlane.bits) - 1u);
-  if constexpr (kPlane.packing == Packing::bits && kPlane.bits == 1) {
-    const std::uint32_t four = static_cast<std::uint32_t>(block[p.at + l / 8]) >> (l & 4) & 15u;
-    return four * 0x00204081u & kMask;  // bit i to bit 8i
-  } else if constexpr (kPlane.packing == Packing::bits) {
-    static_assert(kPlane.bits == 2);
-    std::uint32_t x = block[p.at + l / 4];
-    x = (x | x << 12) & 0x000f000fu;
-    return (x | x << 6) & kMask;
+  if constexpr (kPlane.packing == Packing::bits) {
+    NIBBLE_UNROLL
+    for (int i = 0; i < N / 4; ++i) {
+      const int first = l + 4 * i;
+      if constexpr (kPlane.bits == 1) {
+        const std::uint32_t four = static_cast<std::uint32_t>(block[p.at + first / 8]) >> (first & 4) & 15u;
+        out[i] = four * 0x00204081u & kMask;  // bit i to bit 8i
+      } else {
+        static_assert(kPlane.bits == 2);
+        std::uint32_t x = block[p.at + first / 4];
+        x = (x | x << 12) & 0x000f000fu;
+        out[i] = (x | x << 6) & kMask;
+      }
+    }
   } else {
     constexpr bool kHalves = kPlane.packing == Packing::halves;
-    const std::uint32_t word = load_word<kAlignment>(block + p.at + (kHalves ? l & 7 : l));
-    if constexpr (kPlane.bits == 8) return word;
-    return word >> (kHalves ? (l & 8) / 2 : p.shift) & kMask;
+    load_words<plane_alignment<F>(plane)>(block + p.at + (kHalves ? l & 7 : l), out);
+    if constexpr (kPlane.bits != 8) {
+      NIBBLE_UNROLL
+      for (int i = 0; i < N / 4; ++i) out[i] = out[i] >> (kHalves ? (l & 8) / 2 : p.shift) & kMask;
+    }
   }
 }
 
@@ -110,13 +118,14 @@ NIBBLE_HD inline std::uint32_t run_codes2(const std::uint8_t* block, const Run& 
   }
 }
 
-template <class F>
-NIBBLE_HD inline std::uint32_t run_codes4(const std::uint8_t* block, const Run& run, int l) {
-  const std::uint32_t low = plane_codes4<F, &Run::low>(block, run.low, l);
-  if constexpr (F::run(0).high.bits == 0) {
-    return low;
-  } else {
-    return low | plane_codes4<F, &Run::high>(block, run.high, l) << F::run(0).low.bits;
+template <class F, int N>
+NIBBLE_HD inline void run_codes(const std::uint8_t* block, const Run& run, int l, std::uint32_t (&out)[N / 4]) {
+  plane_codes<F, &Run::low, N>(block, run.low, l, out);
+  if constexpr (F::run(0).high.bits != 0) {
+    std::uint32_t high[N / 4];
+    plane_codes<F, &Run::high, N>(block, run.high, l, high);
+    NIBBLE_UNROLL
+    for (int i = 0; i < N / 4; ++i) out[i] |= high[i] << F::run(0).low.bits;
   }
 }
 
@@ -125,9 +134,11 @@ template <class F, int N>
 NIBBLE_HD inline void decode_run(const std::uint8_t* block, const Run& run, int l, const RunScale<F>& scale,
                                  const float* table, float (&out)[N]) {
   constexpr bool kSigned = requires { F::kSigned; };
+  std::uint32_t fours[N / 4];
+  run_codes<F, N>(block, run, l, fours);
   NIBBLE_UNROLL
   for (int four = 0; four < N; four += 4) {
-    const std::uint32_t codes = run_codes4<F>(block, run, l + four) ^ (kSigned ? 0x80808080u : 0u);
+    const std::uint32_t codes = fours[four / 4] ^ (kSigned ? 0x80808080u : 0u);
     NIBBLE_UNROLL
     for (int i = 0; i < 4; ++i) {
       float& y = out[four + i];
@@ -190,20 +201,40 @@ NIBBLE_HD inline void decode_grid(const std::uint8_t* block, int j, const typena
 
 // ---- base 3
 
-/// Digits j .. j+3 of a block, a byte each, j a multiple of 4: one digit of four neighbouring bytes.
+/// Where digits j .. j+3 of a block are, j a multiple of 4: one digit of four neighbouring bytes.
 template <class F>
-NIBBLE_HD inline std::uint32_t base3_digits4(const std::uint8_t* block, int j) {
-  constexpr int kSecond = F::kSections[0].bytes * F::kSections[0].digits;
-  constexpr int kThird = kSecond + F::kSections[1].bytes * F::kSections[1].digits;
-  const int begin = j < kSecond ? 0 : j < kThird ? kSecond : kThird;
-  const int bytes = j < kSecond ? F::kSections[0].bytes : j < kThird ? F::kSections[1].bytes : F::kSections[2].bytes;
-  const int at = j < kSecond ? F::kSections[0].at : j < kThird ? F::kSections[1].at : F::kSections[2].at;
-  const int n = (j - begin) / bytes;
-  const std::uint32_t power = n == 0 ? 1u : n == 1 ? 3u : n == 2 ? 9u : n == 3 ? 27u : 81u;
-  const std::uint32_t word = load_word<std::gcd(16, F::kBlockBytes)>(block + at + (j - begin) % bytes);
+struct Base3Place {
+  int at;               ///< the bytes, in the block
+  std::uint32_t power;  ///< of 3, which brings their digit to the front
+
+  NIBBLE_HD explicit Base3Place(int j) {
+    constexpr int kSecond = F::kSections[0].bytes * F::kSections[0].digits;
+    constexpr int kThird = kSecond + F::kSections[1].bytes * F::kSections[1].digits;
+    const auto pick = [j](int first, int second, int third) {
+      return j < kSecond ? first : j < kThird ? second : third;
+    };
+    const int in_section = j - pick(0, kSecond, kThird);
+    const int shift = pick(kShift<0>, kShift<1>, kShift<2>);
+    const int n = in_section >> shift;
+    at = pick(F::kSections[0].at, F::kSections[1].at, F::kSections[2].at) + (in_section & ((1 << shift) - 1));
+    power = n == 0 ? 1u : n == 1 ? 3u : n == 2 ? 9u : n == 3 ? 27u : 81u;
+  }
+
+ private:
+  /// Of a section's bytes, a power of two: a division would cost more than all the rest.
+  template <int i>
+  static constexpr int kShift = std::countr_zero(static_cast<unsigned>(F::kSections[i].bytes));
+  static_assert(F::kSections[0].bytes == 1 << kShift<0> && F::kSections[1].bytes == 1 << kShift<1> &&
+                F::kSections[2].bytes == 1 << kShift<2>);
+};
+
+/// Those digits, a byte each.
+template <class F>
+NIBBLE_HD inline std::uint32_t base3_digits4(const std::uint8_t* block, const Base3Place<F>& place) {
+  const std::uint32_t word = load_word<std::gcd(16, F::kBlockBytes)>(block + place.at);
   // Two bytes at a time, each in 16 bits: digit = ((byte * power) % 256) * 3 / 256.
-  const std::uint32_t even = ((word & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u >> 8 & 0x00030003u;
-  const std::uint32_t odd = ((word >> 8 & 0x00ff00ffu) * power & 0x00ff00ffu) * 3u & 0x03000300u;
+  const std::uint32_t even = ((word & 0x00ff00ffu) * place.power & 0x00ff00ffu) * 3u >> 8 & 0x00030003u;
+  const std::uint32_t odd = ((word >> 8 & 0x00ff00ffu) * place.power & 0x00ff00ffu) * 3u & 0x03000300u;
   return even | odd;
 }
 
@@ -211,7 +242,7 @@ template <class F, int N>
 NIBBLE_HD inline void decode_base3(const std::uint8_t* block, int j, float scale, float (&out)[N]) {
   NIBBLE_UNROLL
   for (int four = 0; four < N; four += 4) {
-    const std::uint32_t digits = base3_digits4<F>(block, j + four);
+    const std::uint32_t digits = base3_digits4(block, Base3Place<F>(j + four));
     NIBBLE_UNROLL
     for (int i = 0; i < 4; ++i) out[four + i] = mul_rn(float_of_byte(digits, i, 1.0f), scale);
   }

@@ -76,21 +76,30 @@ NIBBLE_HD inline std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std:
 #endif
 }
 
-/// The 32 bits that start at byte `address % 4` of the words before and after it: an unaligned load from shared memory.
-/// `kAlignment` is what the caller knows of the address. Reads the whole aligned words that hold the four bytes.
-template <int kAlignment>
-NIBBLE_HD inline std::uint32_t load_word(const std::uint8_t* at) {
+/// The words that start at any byte: an unaligned load from shared memory. `kAlignment` is what the caller knows of the
+/// address. Reads the whole aligned words that hold their bytes, and one behind those.
+template <int kAlignment, int kWords>
+NIBBLE_HD inline void load_words(const std::uint8_t* at, std::uint32_t (&out)[kWords]) {
 #if NIBBLE_DEVICE_PASS
   if constexpr (kAlignment % 4 == 0) {
-    return *reinterpret_cast<const std::uint32_t*>(at);
+    NIBBLE_UNROLL
+    for (int i = 0; i < kWords; ++i) out[i] = reinterpret_cast<const std::uint32_t*>(at)[i];
   } else {
     const auto address = reinterpret_cast<std::uintptr_t>(at);
     const auto* words = reinterpret_cast<const std::uint32_t*>(at - (address & 3u));
-    return __funnelshift_r(words[0], words[1], static_cast<unsigned>(address & 3u) * 8u);
+    const unsigned shift = static_cast<unsigned>(address & 3u) * 8u;
+    NIBBLE_UNROLL
+    for (int i = 0; i < kWords; ++i) out[i] = __funnelshift_r(words[i], words[i + 1], shift);
   }
 #else
-  return load_u32(at);
+  for (int i = 0; i < kWords; ++i) out[i] = load_u32(at + 4 * i);
 #endif
+}
+template <int kAlignment>
+NIBBLE_HD inline std::uint32_t load_word(const std::uint8_t* at) {
+  std::uint32_t word[1];
+  load_words<kAlignment>(at, word);
+  return word[0];
 }
 template <int kAlignment>
 NIBBLE_HD inline std::uint32_t load_half_word(const std::uint8_t* at) {

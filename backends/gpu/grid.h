@@ -34,15 +34,16 @@ __global__ void __launch_bounds__(kThreads, kGridResident<F>) grid_kernel(Tiles 
   alignas(8) __shared__ typename F::Entry grid[kGridEntries<F::kGrid>];
   for (int i = threadIdx.x; i < kGridEntries<F::kGrid>; i += kThreads) grid[i] = device_grid<F::kGrid>.entries[i];
 
-  const int first = static_cast<int>(threadIdx.x) * N;
+  const unsigned first = threadIdx.x * N;
+  const int place = static_cast<int>(first % F::kBlockValues);
+  const std::uint8_t* own = blocks + first / F::kBlockValues * F::kBlockBytes;
   static_assert(kThreads * N % F::kBlockValues == 0);
   for (std::uint32_t t = blockIdx.x; t < tiles.count; t += gridDim.x) {
     const Tile tile = tiles.tile(t, Out::kBytes);
     stage_blocks<F>(tiles, tile, blocks);
     __syncthreads();
-    store_tile<Out>(tile, [&](int step, float(&out)[N]) {
-      decode_grid<F, N>(blocks + (step / F::kBlockValues + first / F::kBlockValues) * F::kBlockBytes,
-                        first % F::kBlockValues, grid, out);
+    store_tile<Out>(tile, [&](unsigned step, float(&out)[N]) {
+      decode_grid<F, N>(own + step / F::kBlockValues * F::kBlockBytes, place, grid, out);
     });
     __syncthreads();
   }

@@ -9,11 +9,18 @@
 
 namespace nibble::gpu {
 
+/// A thread makes those of the same run of every so many-th block. What comes of its number stays unsigned, here and
+/// below: signed numbers take several instructions to divide.
 template <class F>
 __device__ inline void make_scales(const std::uint8_t* blocks, int values, RunScale<F>* scales) {
-  constexpr int kRuns = F::kBlockValues / F::kRunLength;
-  for (int r = threadIdx.x; r < values / F::kRunLength; r += kThreads) {
-    scales[r] = run_scale<F>(blocks + r / kRuns * F::kBlockBytes, r % kRuns);
+  constexpr unsigned kRuns = F::kBlockValues / F::kRunLength;
+  static_assert(kThreads % kRuns == 0);
+  const std::uint8_t* block = blocks + threadIdx.x / kRuns * F::kBlockBytes;
+  const int run = static_cast<int>(threadIdx.x % kRuns);
+#pragma unroll 1
+  for (int r = static_cast<int>(threadIdx.x); r < values / F::kRunLength; r += kThreads) {
+    scales[r] = run_scale<F>(block, run);
+    block += kThreads / kRuns * F::kBlockBytes;
   }
 }
 
@@ -23,13 +30,14 @@ __device__ inline void decode_staged_runs(const std::uint8_t* blocks, const RunS
   constexpr int N = kChunk<Out>;
   // A step of all threads is whole blocks, so that a thread's place in its block is the same at each.
   static_assert(kThreads * N % F::kBlockValues == 0);
-  const int first = static_cast<int>(threadIdx.x) * N;
-  const Run run = F::run(first % F::kBlockValues / F::kRunLength);
+  const unsigned first = threadIdx.x * N;
+  const Run run = F::run(static_cast<int>(first % F::kBlockValues / F::kRunLength));
+  const int place = static_cast<int>(first % F::kRunLength);
   blocks += first / F::kBlockValues * F::kBlockBytes;
   scales += first / F::kRunLength;
-  store_tile<Out>(tile, [&](int step, float(&out)[N]) {
-    decode_run<F, N>(blocks + step / F::kBlockValues * F::kBlockBytes, run, first % F::kRunLength,
-                     scales[step / F::kRunLength], table, out);
+  store_tile<Out>(tile, [&](unsigned step, float(&out)[N]) {
+    decode_run<F, N>(blocks + step / F::kBlockValues * F::kBlockBytes, run, place, scales[step / F::kRunLength], table,
+                     out);
   });
 }
 

@@ -104,27 +104,28 @@ __device__ inline float scaled_for(const Tile& tile, float x) {
 template <class Out, class Decode>
 __device__ inline void store_tile(const Tile& tile, Decode&& decode_step) {
   constexpr int N = kChunk<Out>;
-  const auto decode = [&](int step, float(&out)[N]) {
+  const auto decode = [&](unsigned step, float(&out)[N]) {
     decode_step(step, out);
 #pragma unroll
     for (int i = 0; i < N; ++i) out[i] = scaled_for<Out>(tile, out[i]);
   };
-  const int first = static_cast<int>(threadIdx.x) * N;
+  const unsigned first = threadIdx.x * N, values = static_cast<unsigned>(tile.values);
   if (is_aligned(tile.dst, 16)) {
 #pragma unroll 2
-    for (int step = 0; step < kTileValues; step += kThreads * N) {
-      if (step + first >= tile.values) break;
+    for (unsigned step = 0; step < kTileValues; step += kThreads * N) {
+      if (step + first >= values) break;
       float out[N];
       decode(step, out);
       store_streaming(tile.dst + (step + first) * Out::kBytes, packed<Out>(out));
     }
   } else {
 #pragma unroll 1
-    for (int step = 0; step + first < tile.values; step += kThreads * N) {
+    for (unsigned step = 0; step + first < values; step += kThreads * N) {
       float out[N];
       decode(step, out);
 #pragma unroll
-      for (int i = 0; i < N; ++i) Out::store(tile.dst + (step + first + i) * Out::kBytes, out[i]);
+      for (int i = 0; i < N; ++i)
+        Out::store(tile.dst + (step + first + static_cast<unsigned>(i)) * Out::kBytes, out[i]);
     }
   }
 }
