@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kJoinThreads) join_maxima_kernel(PackedGrads a
   __shared__ float largest[32];
   constexpr int kBlocks = kMostFusedTokens / 32;  // a group
   const PackedGrads g = group_of(all, chunks, blockIdx.x / kBlocks);
-  const int lane = static_cast<int>(threadIdx.x) % 32, token = static_cast<int>(blockIdx.x) % kBlocks * 32 + lane;
+  const int lane = lane_of_warp(), token = static_cast<int>(blockIdx.x) % kBlocks * 32 + lane;
   if (threadIdx.x < 32) largest[lane] = 0.0f;
   __syncthreads();
   float x = 0.0f;

@@ -16,7 +16,7 @@ namespace nibble::cuda {
 inline constexpr int kBringers = 4;
 inline constexpr int kGroupsThreads = (kFusedWarps + kBringers) * 32;
 /// Registers of their threads, and of the others': together what a block of these threads is given.
-inline constexpr int kBringerRegisters = 88, kMultiplierRegisters = 208;
+inline constexpr int kBringerRegisters = 104, kMultiplierRegisters = 200;
 
 /// What a block's warps share beside the stages.
 struct GroupBarriers {
@@ -76,12 +76,12 @@ class Bringer {
   __device__ Bringer(const FusedWork& w, const GroupStages<S>& stages)
       : w_(w),
         stages_(stages),
-        lane_(static_cast<int>(threadIdx.x) % 32),
+        lane_(lane_of_warp()),
         plain_(stages.part.plain_rows(w) / S::kStageRows),
         maker_(w, stages.part) {}
 
   __device__ void run() {
-    const int own = static_cast<int>(threadIdx.x) / 32 - kFusedWarps;
+    const int own = warp_of_block() - kFusedWarps;
     if (own < stages_.count) fetch(own);
 #pragma unroll 1
     for (int n = own; n < stages_.count; n += kBringers) {
@@ -129,7 +129,7 @@ class Bringer {
     const StageRows<S> rows = stages_.rows(n);
     stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
     const auto made = maker_.load(rows, n * S::kStageRows);
-    const int first = stages_.part.first_column / kPieceColumns;
+    const int first = stages_.part.first_piece();
     float largest = 0.0f;  // of the piece that this lane counts
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
@@ -169,9 +169,9 @@ class Multiplier {
  public:
   __device__ Multiplier(const GroupStages<S>& stages, const std::uint32_t* table)
       : stages_(stages),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        piece_(static_cast<int>(threadIdx.x) / 32 % (S::kSumColumns / kPieceColumns)),
-        units_(stages.part.first_column / kPieceColumns + piece_, table) {}
+        lane_(lane_of_warp()),
+        piece_(warp_of_block() % (S::kSumColumns / kPieceColumns)),
+        units_(stages.part.first_piece() + piece_, table) {}
 
   __device__ void run() {
     pin(sums_);
@@ -200,7 +200,8 @@ class Multiplier {
   }
   /// Leaves the sums in shared memory, without their power of two, and that of the units.
   __device__ void leave_all(float unit_power) const {
-    const float unit = reciprocal_of_power(power_) / static_cast<float>(1 << kGradExponent) / unit_power;
+    const float power = stages_.power(stages_.count - 1, piece_).power;  // by which they are too large
+    const float unit = reciprocal_of_power(power) / static_cast<float>(1 << kGradExponent) / unit_power;
     leave_sums<S>(sums_, unit, reinterpret_cast<float*>(stages_.shared), [](int, int, int) { return 0.0f; });
   }
 
@@ -210,12 +211,10 @@ class Multiplier {
     GroupBarriers& barriers = *stages_.barriers;
     barriers.fetched[slot_].wait(phase_);
     barriers.scaled[slot_].wait(phase_);
-    const GroupBarriers::Power power = barriers.powers[slot_][piece_];
-    power_ = power.power;
     if (barriers.lowered[slot_]) {  // all of a warpgroup wait, or none
       wait_for_products<0>();
       pin(sums_);
-      lower_sums<S>(sums_, power.lowered);
+      lower_sums<S>(sums_, barriers.powers[slot_][piece_].lowered);
       pin(sums_);
     }
   }
@@ -262,7 +261,6 @@ class Multiplier {
   int lane_, piece_;
   const UnitMaker<S> units_;
   int slot_ = 0, phase_ = 0;  ///< of the stage in hand
-  float power_ = 1.0f;        ///< by which the sums are too large
   LaneSums<S> sums_ = {};
   Values values_[2];
 };

@@ -11,7 +11,7 @@ namespace nibble::cuda {
 /// scales that the gradient is multiplied by:
 ///   folded: scales
 ///   two_level: integers of scales, integers of mins times 2^-24; a row's scales, a row's mins
-///   values: scales; scales, mins; or integers, mins, what those lost in rounding, and a row's scales
+///   values: scales; scales, mins; or integers, mins with what those lost in rounding, and a row's scales
 template <class S>
 struct WarpScales {
   std::uint8_t* at;
@@ -28,6 +28,12 @@ struct WarpScales {
   [[nodiscard]] __device__ uint2 four_halves(int array, int unit, int piece, int set, int lane) const {
     return reinterpret_cast<const uint2*>(halves(array))[four_at(unit, piece, set, lane)];
   }
+  /// Mins of a lane's rows, then what those lost, which lie together.
+  [[nodiscard]] __device__ uint4 mins_and_lost(int unit, int piece, int set, int lane) const {
+    return reinterpret_cast<const uint4*>(halves(1))[four_at(unit, piece, set, lane)];
+  }
+  __device__ static int min_at(int at) { return at / 4 * 8 + at % 4; }
+  __device__ static int lost_at(int at) { return min_at(at) + 4; }
 };
 
 /// Makes them; all lanes of a warp together.
@@ -39,8 +45,7 @@ class ScaleMaker {
   static constexpr float kMinPart = 1.0f / static_cast<float>(S::kForm == FusedForm::values ? 1 << S::kCodeBits : 1);
 
  public:
-  __device__ ScaleMaker(const FusedWork& w, const FusedPart<S>& part)
-      : w_(w), part_(part), lane_(static_cast<int>(threadIdx.x) % 32) {}
+  __device__ ScaleMaker(const FusedWork& w, const FusedPart<S>& part) : w_(w), part_(part), lane_(lane_of_warp()) {}
 
   /// Lowers a power of two where `largest` would be too large: by what it returns.
   __device__ static float make_room(float largest, float& power) {
@@ -166,7 +171,8 @@ class ScaleMaker {
     const typename P::Integers integers(row);
     const float lowered = make_room(made, power);
     const int tile_run = member * S::kRuns + first_run();
-    const auto scales = integers.template scales<kEach>(tile_run), mins = integers.template mins<kEach>(tile_run);
+    const auto scales = integers.template scales<kEach>(tile_run);
+    const auto mins = integers.template mins<kEach>(tile_run);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = scale_at(row_of(0), first_run() + i);
@@ -196,15 +202,16 @@ class ScaleMaker {
   __device__ void write_integers(const Scale& row_scale, const Integers& integers, int r, int member,
                                  const WarpScales<S>& to, float power) const {
     const int tile_run = member * S::kRuns + first_run();
-    const auto scales = integers.template scales<kEach>(tile_run), mins = integers.template mins<kEach>(tile_run);
+    const auto scales = integers.template scales<kEach>(tile_run);
+    const auto mins = integers.template mins<kEach>(tile_run);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = scale_at(row_of(r), first_run() + i);
       const float min = -(row_scale.min * power) * low_half(mins.half(i));
       const std::uint16_t rounded = to_half(min);
       to.halves(0)[at] = scales.half(i);
-      to.halves(1)[at] = rounded;
-      to.halves(2)[at] = to_half(min - low_half(rounded));
+      to.halves(1)[to.min_at(at)] = rounded;
+      to.halves(1)[to.lost_at(at)] = to_half(min - low_half(rounded));
     }
     if (first_run() == 0) to.halves(3)[row_scale_at(row_of(r))] = to_half(row_scale.scale * power);
   }

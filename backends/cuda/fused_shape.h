@@ -117,6 +117,9 @@ struct FusedPart {
     shift = w.aligned ? static_cast<int>(reinterpret_cast<std::uintptr_t>(source) & 15u) : 0;
     shift_step = w.aligned ? static_cast<int>(w.row_stride & 15) : 0;
   }
+  [[nodiscard]] __device__ int first_piece() const {
+    return static_cast<int>(static_cast<unsigned>(first_column) / kPieceColumns);
+  }
   /// Rows whose chunks may all be read.
   [[nodiscard]] __device__ int plain_rows(const FusedWork& w) const {
     const std::int64_t readable = (w.weight_end - source - S::kChunks * 16) / max(w.row_stride, std::int64_t{1}) + 1;

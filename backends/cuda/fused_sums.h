@@ -33,7 +33,7 @@ __device__ inline int sum_at(int warp, int tile, int set, int i, int lane) {
 /// Leaves a warp's sums in shared memory, times `unit`. taken(tile, m, i): less that.
 template <class S, class Taken>
 __device__ inline void leave_sums(const LaneSums<S>& sums, float unit, float* shared, Taken&& taken) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = lane_of_warp(), warp = warp_of_block();
 #pragma unroll
   for (int t = 0; t < S::kTokenTiles; ++t) {
 #pragma unroll

@@ -17,7 +17,7 @@ class UnitMaker {
 
  public:
   __device__ UnitMaker(int member, const std::uint32_t* table)
-      : table_(table), lane_(static_cast<int>(threadIdx.x) % 32), member_(member) {}
+      : table_(table), lane_(lane_of_warp()), member_(member) {}
 
   __device__ void load(const StageRows<S>& rows, int unit, int piece, std::uint32_t (&near)[4],
                        std::uint32_t (&far)[4]) const {
@@ -31,28 +31,17 @@ class UnitMaker {
   __device__ void for_each_times(const StageRows<S>& rows, const WarpScales<S>& scales, int unit, Use&& use) const {
     const int row = unit * kUnitRows + lane_ % 4;
     const std::uint8_t *row0 = rows(row), *row4 = rows(row + 4), *row8 = rows(row + 8), *row12 = rows(row + 12);
-    constexpr bool kShared = P::kShared && S::kPieces > 1;
 #pragma unroll
-    for (int piece = 0; piece < S::kPieces; piece += kShared ? 2 : 1) {
-      if constexpr (kShared) {
-        const uint2 even = scales.four_halves(0, unit, piece, 0, lane_),
-                    odd = scales.four_halves(0, unit, piece + 1, 0, lane_);
-        std::uint32_t near[2][4], far[2][4];
-        panel(piece).template times_shared<kAbove>(row0, row4, even.x, odd.x, near[0], near[1]);
-        panel(piece).template times_shared<kAbove>(row8, row12, even.y, odd.y, far[0], far[1]);
-        use(piece, near[0], far[0]);
-        use(piece + 1, near[1], far[1]);
-      } else {
-        std::uint32_t near[4], far[4], near_by[kSets], far_by[kSets];
+    for (int piece = 0; piece < S::kPieces; ++piece) {
+      std::uint32_t near[4], far[4], near_by[kSets], far_by[kSets];
 #pragma unroll
-        for (int s = 0; s < kSets; ++s) {
-          const uint2 by = scales.four_halves(0, unit, piece, s, lane_);
-          near_by[s] = by.x, far_by[s] = by.y;
-        }
-        panel(piece).template times<kAbove>(row0, row4, near_by, near);
-        panel(piece).template times<kAbove>(row8, row12, far_by, far);
-        use(piece, near, far);
+      for (int s = 0; s < kSets; ++s) {
+        const uint2 by = scales.four_halves(0, unit, piece, s, lane_);
+        near_by[s] = by.x, far_by[s] = by.y;
       }
+      panel(piece).template times<kAbove>(row0, row4, near_by, near);
+      panel(piece).template times<kAbove>(row8, row12, far_by, far);
+      use(piece, near, far);
     }
   }
 
@@ -66,10 +55,9 @@ class UnitMaker {
         for (int i = 0; i < 4; ++i) {
           // The first sum is rounded where it is nearly the value already, however much the two cancel.
           const int set = kSets == 1 ? 0 : i / 2;
-          const uint2 min = scales.four_halves(1, unit, piece, set, lane_),
-                      lost = scales.four_halves(2, unit, piece, set, lane_);
-          near[i] = add_halves(multiply_add_pair(near[i], scale.x, min.x), lost.x);
-          far[i] = add_halves(multiply_add_pair(far[i], scale.y, min.y), lost.y);
+          const uint4 min = scales.mins_and_lost(unit, piece, set, lane_);
+          near[i] = add_halves(multiply_add_pair(near[i], scale.x, min.x), min.z);
+          far[i] = add_halves(multiply_add_pair(far[i], scale.y, min.y), min.w);
         }
         use(piece, near, far);
       });
@@ -98,7 +86,7 @@ class UnitMaker {
 
  private:
   [[nodiscard]] __device__ P panel(int piece) const {
-    return P((member_ * S::kPieces + piece) * kPieceColumns, lane_ / 4);
+    return P(static_cast<unsigned>(member_ * S::kPieces + piece) * kPieceColumns, lane_ / 4);
   }
 
   const std::uint32_t* table_;

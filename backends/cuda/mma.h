@@ -7,6 +7,11 @@
 
 namespace nibble::cuda {
 
+/// A thread's number in its warp, and its warp's in the block. Divided before they are signed, which takes one
+/// instruction each, here and wherever they are divided on.
+__device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
+__device__ inline int warp_of_block() { return static_cast<int>(threadIdx.x / 32); }
+
 /// Two halves, `low` in the low bits, each rounded to nearest.
 __device__ inline std::uint32_t to_halves(float low, float high) {
   std::uint32_t out;

@@ -108,6 +108,9 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
   }();
   static constexpr int kBits = F::run(0).low.bits + F::run(0).high.bits;
   static constexpr int kTable = kLookedUp ? 16 : 1;
+  /// Whether times() leaves codes where they are in their bytes, which takes fewer instructions: they count a power of
+  /// two there.
+  static constexpr bool kInPlace = F::run(0).high.bits == 0 && F::run(0).low.packing == Packing::bytes;
 
   static __device__ float fill(const FusedWork&, std::uint32_t* table) {
     if constexpr (kLookedUp) fill_code_table<F>(table);
@@ -139,23 +142,24 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
     __device__ explicit Integers(const std::uint8_t* row) : codes(F::scale_codes(row)) {
       static_assert(((1 << kBits) - 1) * ((1 << F::kScaleBits) - 1) <= 2048);
     }
-    /// Those of kCount neighbouring runs, the first a multiple of kCount.
-    template <int kCount>
+    /// Those of kCount neighbouring runs, the first a multiple of kCount; kOver: over what a code's place counts.
+    template <int kCount, bool kOver>
     struct Some {
+      int first;
       std::uint64_t bytes;
-      __device__ Some(const std::uint64_t (&codes)[2], int first) : bytes(codes[0]) {
+      __device__ Some(const std::uint64_t (&codes)[2], int run) : first(run), bytes(codes[0]) {
         static_assert(kCount <= 8);
         if (kRuns > 8 && first / 8 != 0) bytes = codes[1];
         if (kCount == 4) bytes = first / 4 % 2 != 0 ? bytes >> 32 : bytes;
         if (kCount < 4) bytes >>= first % 8 * 8;
       }
-      /// As halves, a multiple of 2 and the next.
-      [[nodiscard]] __device__ std::uint32_t pair(int i) const {
-        const auto four = static_cast<std::uint32_t>(bytes >> i / 4 * 32);
-        return add_halves(gpu::pick_bytes(four, kOn1024, i % 4 == 0 ? 0x4140u : 0x4342u), 0xe400e400u);
-      }
+      /// As a half.
       [[nodiscard]] __device__ std::uint16_t half(int i) const {
-        return static_cast<std::uint16_t>(pair(i / 2 * 2) >> i % 2 * 16);
+        const int even = i / 2 * 2;
+        const auto four = static_cast<std::uint32_t>(bytes >> i / 4 * 32);
+        std::uint32_t two = add_halves(gpu::pick_bytes(four, kOn1024, even % 4 == 0 ? 0x4140u : 0x4342u), 0xe400e400u);
+        if constexpr (kOver) two = multiply_pair(two, over_place(first + even) | over_place(first + even + 1) << 16);
+        return static_cast<std::uint16_t>(two >> i % 2 * 16);
       }
       /// As a half's last bits.
       [[nodiscard]] __device__ std::uint16_t tiny(int i) const {
@@ -163,18 +167,24 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
       }
     };
     template <int kCount>
-    [[nodiscard]] __device__ Some<kCount> scales(int first) const {
+    [[nodiscard]] __device__ Some<kCount, kInPlace> scales(int first) const {
       return {codes.scale, first};
     }
     template <int kCount>
-    [[nodiscard]] __device__ Some<kCount> mins(int first) const {
+    [[nodiscard]] __device__ Some<kCount, false> mins(int first) const {
       return {codes.min, first};
     }
+
+   private:
+    /// A half, one over the power of two.
+    static __device__ std::uint32_t over_place(int r) {
+      return (15u - static_cast<std::uint32_t>(F::run(r).low.shift)) << 10;
+    }
   };
-  __device__ Panel(int piece_column, int group)
-      : Columns{group}, block(piece_column / F::kBlockValues * F::kBlockBytes) {
+  __device__ Panel(unsigned piece_column, int group)
+      : Columns{group}, block(static_cast<int>(piece_column / F::kBlockValues * F::kBlockBytes)) {
 #pragma unroll
-    for (int s = 0; s < kSets; ++s) run[s] = F::run(piece_column % F::kBlockValues / kRunLength + s);
+    for (int s = 0; s < kSets; ++s) run[s] = F::run(static_cast<int>(piece_column % F::kBlockValues / kRunLength) + s);
   }
 
   __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t* table,
@@ -185,13 +195,24 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
       byte_pairs<bias()>(codes(a), codes(b), out);
     }
   }
-  /// Codes times a row's integer of each set, those of rows a and b as a pair; kTiny: times 2^-24 too, which takes
-  /// fewer instructions. Exact: they have 11 bits.
+  /// Codes times a row's integer of each set (where kInPlace, over the power of two that a code counts in its place),
+  /// those of rows a and b as a pair; kTiny: times 2^-24 too, which takes fewer instructions. Exact: they have 11 bits.
   template <std::uint32_t kAbove>
   __device__ void times(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t (&integers)[kSets],
                         std::uint32_t (&out)[4]) const {
     constexpr bool kFits = (1023 + (1 << kBits)) * ((1 << F::kScaleBits) - 1) <= 65504;  // a half's largest number
-    placed_byte_pairs<kAbove>(codes(a), codes(b), out);
+    static_assert(kFits || !kInPlace);
+    if constexpr (kInPlace) {
+      const std::uint32_t x = bytes(a), y = bytes(b), ones = (1u << kBits) - 1u;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t mask = (ones | ones << 16) << run[kSets == 1 ? 0 : i / 2].low.shift;
+        out[i] = masked_or(gpu::pick_bytes(x, y, 0x4400u + 0x1111u * static_cast<std::uint32_t>(i)), mask,
+                           kAbove << 8 | kAbove << 24);
+      }
+    } else {
+      placed_byte_pairs<kAbove>(codes(a), codes(b), out);
+    }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t by = integers[kSets == 1 ? 0 : i / 2];
@@ -204,40 +225,20 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
       }
     }
   }
-  /// The same for two neighbouring runs that share their bytes, the even one the low nibbles, in fewer instructions:
-  /// nibbles stay where they are in a byte, and the high ones' integers are a sixteenth.
-  static constexpr bool kShared = [] {
-    const Run even = F::run(0), odd = F::run(kRuns > 1 ? 1 : 0);
-    return kSets == 1 && kBits == 4 && even.high.bits == 0 && even.low.at == odd.low.at && even.low.shift == 0 &&
-           odd.low.shift == 4;
-  }();
-  template <std::uint32_t kAbove>
-  __device__ void times_shared(const std::uint8_t* a, const std::uint8_t* b, std::uint32_t even_by,
-                               std::uint32_t odd_by, std::uint32_t (&even)[4], std::uint32_t (&odd)[4]) const {
-    constexpr int kAlignment = gpu::plane_alignment<F>(&Run::low);
-    const std::uint32_t x = gpu::load_word<kAlignment>(a + block + run[0].low.at + this->first());
-    const std::uint32_t y = gpu::load_word<kAlignment>(b + block + run[0].low.at + this->first());
-    const std::uint32_t odd_part = multiply_pair(odd_by, 0x2c002c00u);     // a sixteenth
-    const std::uint32_t even_taken = multiply_pair(even_by, 0xe400e400u);  // 1024 times
-    const std::uint32_t odd_taken = multiply_pair(odd_by, 0xd400d400u);    // 64 times
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const std::uint32_t both = gpu::pick_bytes(x, y, 0x4400u + 0x1111u * static_cast<std::uint32_t>(i));
-      if constexpr (kAbove == kTiny) {
-        even[i] = multiply_pair(both & 0x000f000fu, even_by);
-        odd[i] = multiply_pair(both & 0x00f000f0u, odd_part);
-      } else {
-        even[i] = multiply_add_pair(masked_or(both, 0x000f000fu, 0x64006400u), even_by, even_taken);
-        odd[i] = multiply_add_pair(masked_or(both, 0x00f000f0u, 0x64006400u), odd_part, odd_taken);
-      }
-    }
-  }
 
  private:
   static constexpr int bias() {
     if constexpr (requires { F::kSigned; }) return 128;
     if constexpr (F::kCombine == Combine::product) return F::kBias;
     return 0;
+  }
+  /// The bytes with a row's codes of the columns, other codes beside them.
+  [[nodiscard]] __device__ std::uint32_t bytes(const std::uint8_t* row) const {
+    constexpr int kAlignment = gpu::plane_alignment<F>(&Run::low);
+    const std::uint8_t* at = row + block + this->first();
+    if constexpr (kSets == 1) return gpu::load_word<kAlignment>(at + run[0].low.at);
+    return gpu::pick_bytes(gpu::load_half_word<kAlignment>(at + run[0].low.at),
+                           gpu::load_half_word<kAlignment>(at + run[kSets - 1].low.at), 0x5410u);
   }
   [[nodiscard]] __device__ std::uint32_t codes(const std::uint8_t* row) const {
     std::uint32_t x = 0;
@@ -267,10 +268,10 @@ requires(F::kEngine == Engine::base3) struct Panel<F> : BlockPanel<F>, LaneColum
       return {F::scale(row + (first + i) * kPieceColumns / F::kBlockValues * F::kBlockBytes), 0.0f};
     }
   };
-  __device__ Panel(int piece_column, int group)
+  __device__ Panel(unsigned piece_column, int group)
       : LaneColumns<32>{group},
-        block(piece_column / F::kBlockValues * F::kBlockBytes),
-        place(piece_column % F::kBlockValues + 4 * group) {}
+        block(static_cast<int>(piece_column / F::kBlockValues * F::kBlockBytes)),
+        place(static_cast<int>(piece_column % F::kBlockValues) + 4 * group) {}
   __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t*,
                         std::uint32_t (&out)[4]) const {
     byte_pairs<1>(gpu::base3_digits4(a + block, place), gpu::base3_digits4(b + block, place), out);
@@ -296,8 +297,10 @@ requires(F::kEngine == Engine::grid) struct Panel<F> : BlockPanel<F>, LaneColumn
       return {F::group(row + run / kRuns * F::kBlockBytes, run % kRuns * F::kScaleGroups).scale, 0.0f};
     }
   };
-  __device__ Panel(int piece_column, int group)
-      : Columns{group}, block(piece_column / F::kBlockValues * F::kBlockBytes), begin(piece_column % F::kBlockValues) {}
+  __device__ Panel(unsigned piece_column, int group)
+      : Columns{group},
+        block(static_cast<int>(piece_column / F::kBlockValues * F::kBlockBytes)),
+        begin(static_cast<int>(piece_column % F::kBlockValues)) {}
   __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t*,
                         std::uint32_t (&out)[4]) const {
     const Four x = four(a), y = four(b);
@@ -372,7 +375,7 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
     float largest = 1.0f;
     if constexpr (kBits == 8) {
       largest = 0.0f;
-      for (int i = static_cast<int>(threadIdx.x) % 32; i < 256; i += 32) largest = larger_finite(largest, w.code[i]);
+      for (int i = lane_of_warp(); i < 256; i += 32) largest = larger_finite(largest, w.code[i]);
       largest = largest_of_warp(largest);
     }
     return largest;
@@ -389,7 +392,8 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
     }
   };
 
-  __device__ Panel(int piece_column, int group) : LaneColumns<32>{group}, at((piece_column + 4 * group) * kBits / 8) {}
+  __device__ Panel(unsigned piece_column, int group)
+      : LaneColumns<32>{group}, at((static_cast<int>(piece_column) + 4 * group) * kBits / 8) {}
   __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t* table,
                         std::uint32_t (&out)[4]) const {
     looked_up_pairs(codes(a), codes(b), table, out);
