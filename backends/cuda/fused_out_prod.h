@@ -72,18 +72,22 @@ struct PackedGrads {
   std::int64_t rows = 0;
   int tokens = 0;
   GradLayout layout = {};
-  float* maxima = nullptr;         ///< [max_chunks(rows), tokens], to work in
+  float* maxima = nullptr;         ///< [max_chunks(rows, tokens), tokens], to work in
   std::uint8_t* packed = nullptr;  ///< of layout.bytes(rows)
   float* powers = nullptr;         ///< [tokens]: packed times these, over 2^kGradExponent, is the gradient
 };
+/// Tokens whose maxima of all chunks every block that packs may read; those of more are joined first.
+inline constexpr std::int64_t kJoinedByAll = 16;
 /// Rows whose maxima a block finds: so many that others read few maxima, so few that a short gradient fills a device.
-constexpr std::int64_t chunk_rows(std::int64_t rows) {
-  const std::int64_t each = (rows / 256 + 31) / 32 * 32;
-  return each < 32 ? 32 : each > 512 ? 512 : each;
+constexpr std::int64_t chunk_rows(std::int64_t rows, std::int64_t tokens) {
+  const std::int64_t each = (rows / 256 + 31) / 32 * 32, most = tokens > kJoinedByAll ? 256 : 512;
+  return each < 32 ? 32 : each > most ? most : each;
 }
-constexpr std::int64_t max_chunks(std::int64_t rows) { return (rows + chunk_rows(rows) - 1) / chunk_rows(rows); }
+constexpr std::int64_t max_chunks(std::int64_t rows, std::int64_t tokens) {
+  return (rows + chunk_rows(rows, tokens) - 1) / chunk_rows(rows, tokens);
+}
 /// Powers of two alone, one for each of any number of tokens: gradients times them are less than 2^15. Works in
-/// `maxima`, [max_chunks(rows), tokens].
+/// `maxima`, [max_chunks(rows, tokens), tokens].
 nibble_status grad_powers(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 nibble_status pack_grads(const PackedGrads& grads, gpu::Stream stream, nibble_text* why);
 
@@ -124,7 +128,7 @@ struct FusedPlan {
     return gpu::aligned(static_cast<std::uint64_t>(grad_layout(format, tokens, cores).bytes(rows)));
   }
   [[nodiscard]] std::uint64_t powers_bytes() const { return gpu::piece(NIBBLE_F32, tokens); }
-  [[nodiscard]] std::uint64_t maxima_bytes() const { return gpu::piece(NIBBLE_F32, tokens, max_chunks(rows)); }
+  [[nodiscard]] std::uint64_t maxima_bytes() const { return gpu::piece(NIBBLE_F32, tokens, max_chunks(rows, tokens)); }
   [[nodiscard]] std::uint64_t parts_bytes() const {
     return gpu::piece(NIBBLE_F32, splits, tokens, tiles * kFusedColumns);
   }

@@ -27,7 +27,7 @@ ScaledPlan plan_for(const nibble_request& r, std::int64_t tokens, std::uint64_t 
   p.scales = aligned(gpu::kTwoStepDecoder.scales_bytes(r.weight));
   p.powers = piece(NIBBLE_F32, tokens);
   p.bounds = piece(NIBBLE_F32, kBoundParts) + piece(NIBBLE_F32, 1);
-  p.maxima = piece(NIBBLE_F32, max_chunks(rows), tokens);
+  p.maxima = piece(NIBBLE_F32, max_chunks(rows, tokens), tokens);
   p.sums = piece(NIBBLE_F32, columns, tokens);
   const std::uint64_t taken = p.total() + 2 * gpu::kPieceAlignment;
   const auto room = static_cast<std::int64_t>(bytes > taken ? bytes - taken : 0);

@@ -7,6 +7,8 @@
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/gemm_load.h"
 
+#include <type_traits>
+
 namespace nibble::gpu {
 
 /// Calls f(i, j, batch) for this thread's share of an array of inner x outer x batches, i along inner. It divides once:
@@ -85,16 +87,27 @@ inline bool packs_eight(const Pack& p) {
          is_aligned(p.out, 16) && is_aligned(p.inner_powers, 16);
 }
 
+/// kWide neighbours of m a thread and step: 1, or 4 where m is a multiple of that.
+template <int kWide>
 __global__ void finish_kernel(Finish f) {
-  for_each_element(f.m, f.n, f.batch, [&](std::int64_t i, std::int64_t j, std::int64_t batch) {
-    const std::int64_t at = batch * f.out_batch_stride + j * f.out_stride + i;
-    float sum = 0.0f;
+  using Wide = std::conditional_t<kWide == 4, float4, float>;
+  for_each_element(f.m / kWide, f.n, f.batch, [&](std::int64_t wide, std::int64_t j, std::int64_t batch) {
+    const float* sums = f.sums + (batch * f.n + j) * f.m + wide * kWide;
+    float sum[kWide] = {};
 #pragma unroll 8
-    for (std::int64_t part = 0; part < f.parts; ++part) sum += f.sums[((part * f.batch + batch) * f.n + j) * f.m + i];
-    if (f.powers != nullptr) sum = sum / f.powers[j] / *f.power;
-    if (f.bias != nullptr) sum += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
-    if (f.add) sum += load_as_f32(f.out, f.type, at);
-    store_rounded(f.out, f.type, at, sum);
+    for (std::int64_t part = 0; part < f.parts; ++part) {
+      const Wide held = *reinterpret_cast<const Wide*>(sums + part * f.batch * f.n * f.m);
+      NIBBLE_UNROLL
+      for (int w = 0; w < kWide; ++w) sum[w] += reinterpret_cast<const float*>(&held)[w];
+    }
+    NIBBLE_UNROLL
+    for (int w = 0; w < kWide; ++w) {
+      const std::int64_t i = wide * kWide + w, at = batch * f.out_batch_stride + j * f.out_stride + i;
+      if (f.powers != nullptr) sum[w] = sum[w] / f.powers[j] / *f.power;
+      if (f.bias != nullptr) sum[w] += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
+      if (f.add) sum[w] += load_as_f32(f.out, f.type, at);
+      store_rounded(f.out, f.type, at, sum[w]);
+    }
   });
 }
 
@@ -116,7 +129,12 @@ nibble_status pack(const Pack& p, Stream stream, nibble_text* why) {
 }
 
 nibble_status finish(const Finish& f, Stream stream, nibble_text* why) {
-  return launch(finish_kernel, element_launch("finish", f.m * f.n * f.batch, f.parts > 1 ? 1 : 4), stream, why, f);
+  constexpr std::int64_t kFew = 1 << 17;  // elements, of which four a thread would leave a device idle
+  const std::int64_t elements = f.m * f.n * f.batch;
+  if (f.parts > 1 && elements >= kFew && f.m % 4 == 0 && is_aligned(f.sums, 16)) {
+    return launch(finish_kernel<4>, element_launch("finish", elements / 4, 1), stream, why, f);
+  }
+  return launch(finish_kernel<1>, element_launch("finish", elements, f.parts > 1 ? 1 : 4), stream, why, f);
 }
 
 }  // namespace nibble::gpu

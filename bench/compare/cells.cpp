@@ -82,7 +82,7 @@ std::string name_of(const CellSpec& cell) {
     if (&c != &cell.calls.front()) name += " + ";
     name += fmt::format("{} {}{} {}x{} to {}", op_name(c.op), format_name(c.format), c.nested ? ".nested" : "", c.rows,
                         c.columns, format_name(c.to));
-    if (c.op != NIBBLE_OP_DEQUANTIZE) name += fmt::format(", {} tokens", c.tokens);
+    if (c.op != NIBBLE_OP_DEQUANTIZE) name += fmt::format(", {} tokens of {}", c.tokens, format_name(c.activations));
   }
   return name;
 }

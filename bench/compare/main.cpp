@@ -23,7 +23,8 @@ using nlohmann::json;
 
 struct Flags {
   std::vector<std::string> matrices;
-  std::string baseline, candidate, op = "dequantize", format = "nf4", to = "f16", math, shape, out, commit;
+  std::string baseline, candidate, op = "dequantize", format = "nf4", to = "f16", src1 = "f32";
+  std::string math, shape, out, commit;
   bool plain = false;
   std::int64_t tokens = 1;
   Effort effort;
@@ -87,12 +88,14 @@ json describe_machine(const std::string& commit) {
 
 CellSpec single_cell(const Flags& f) {
   Call c{.op = find_op_id(f.op), .nested = !f.plain, .tokens = f.tokens};
-  const FormatInfo *format = find_format(f.format), *to = find_format(f.to);
+  const FormatInfo *format = find_format(f.format), *to = find_format(f.to), *src1 = find_format(f.src1);
   char x = 0;
   std::istringstream shape(f.shape);
   if (c.op == 0) throw CLI::ValidationError("--op", f.op + ": expected dequantize, out_prod or linear");
   if (format == nullptr) throw CLI::ValidationError("--format", f.format + ": expected a format's name");
   if (to == nullptr) throw CLI::ValidationError("--to", f.to + ": expected f32, f16 or bf16");
+  if (src1 == nullptr || (src1->id != NIBBLE_F32 && src1->id != NIBBLE_F16 && src1->id != NIBBLE_BF16))
+    throw CLI::ValidationError("--src1", f.src1 + ": expected f32, f16 or bf16");
   if (!(shape >> c.rows >> x >> c.columns) || x != 'x' || c.rows < 1 || c.columns < 1 || !shape.eof())
     throw CLI::ValidationError("--shape", f.shape + ": expected ROWSxCOLUMNS");
   c.math = find_math(f.math);
@@ -100,6 +103,7 @@ CellSpec single_cell(const Flags& f) {
     throw CLI::ValidationError("--math", f.math + ": expected f32, tf32 or bf16");
   c.format = format->id;
   c.to = to->id;
+  c.activations = src1->id;
   c.nested = c.nested && (c.format == NIBBLE_NF4 || c.format == NIBBLE_FP4);
   return {"single", Kind::standalone, false, false, {c}};
 }
@@ -210,6 +214,7 @@ int main(int argc, char** argv) {
   compare_command->add_option("--format", flags.format, "One request: the weight's format");
   compare_command->add_flag("--plain", flags.plain, "One request: nf4 and fp4 with plain statistics");
   compare_command->add_option("--to", flags.to, "One request: the result's type");
+  compare_command->add_option("--src1", flags.src1, "One request: the type of a product's gradient or activations");
   compare_command->add_option("--math", flags.math, "One request: the class that is asked");
   auto* shape = compare_command->add_option("--shape", flags.shape, "One request: ROWSxCOLUMNS of the weight");
   compare_command->add_option("--tokens", flags.tokens, "One request: tokens")->check(CLI::PositiveNumber);

@@ -90,7 +90,7 @@ nibble_status fused_groups_others(nibble_format f, const FusedWork& w, gpu::Stre
 
 nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
   std::memset(g.packed, 0, static_cast<std::size_t>(g.layout.bytes(g.rows)));
-  std::fill_n(g.maxima, max_chunks(g.rows) * g.tokens, 1.0f);
+  std::fill_n(g.maxima, max_chunks(g.rows, g.tokens) * g.tokens, 1.0f);
   for (int t = 0; t < g.tokens; ++t) {
     g.powers[t] = static_cast<float>(1 << t % 5);
     for (std::int64_t k = 0; k < g.rows; ++k) {
