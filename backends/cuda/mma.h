@@ -3,6 +3,8 @@
 #ifndef NIBBLE_BACKENDS_CUDA_MMA_H
 #define NIBBLE_BACKENDS_CUDA_MMA_H
 
+#include "backends/gpu/device.h"
+
 #include <cstdint>
 
 namespace nibble::cuda {
@@ -13,11 +15,7 @@ __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x % 32)
 __device__ inline int warp_of_block() { return static_cast<int>(threadIdx.x / 32); }
 
 /// Two halves, `low` in the low bits, each rounded to nearest.
-__device__ inline std::uint32_t to_halves(float low, float high) {
-  std::uint32_t out;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  return out;
-}
+__device__ inline std::uint32_t to_halves(float low, float high) { return gpu::AsHalf::pair(low, high); }
 __device__ inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
   std::uint32_t out;
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));

@@ -7,8 +7,7 @@
 #include "backends/cuda/mma.h"
 #include "backends/cuda/powers.h"
 #include "backends/gpu/bodies.h"
-#include "backends/gpu/flat.h"
-#include "backends/gpu/grid.h"
+#include "backends/gpu/device_grid.h"
 
 #include <algorithm>
 

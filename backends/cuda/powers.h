@@ -3,13 +3,20 @@
 #ifndef NIBBLE_BACKENDS_CUDA_POWERS_H
 #define NIBBLE_BACKENDS_CUDA_POWERS_H
 
+#include "backends/gpu/device.h"
+
 #include <cstdint>
 
 namespace nibble::cuda {
 
-/// The largest of a warp's numbers; none is negative.
+/// The largest of a warp's numbers; none is negative, so that their bits are ordered as they are.
 __device__ inline float largest_of_warp(float x) {
+#if NIBBLE_HALF_CORES  // came with the instruction
   return __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(x)));
+#else
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+  return x;
+#endif
 }
 
 /// The larger magnitude; infinities and NaN count for nothing.

@@ -272,6 +272,9 @@ NIBBLE_HD inline void decode_elements(const ElementWord<F::kBlockBytes, N>& x, f
 
 // ---- codes over the whole tensor
 
+template <class F>
+inline constexpr int kFlatBits = F::kEngine == Engine::flat4 ? 4 : 8;
+
 /// N codes as they lie in memory.
 template <int kBits, int N>
 using CodeWord =

@@ -24,9 +24,6 @@ inline constexpr int kFlatPiece = 64 / Out::kBytes;  ///< values of a thread; no
 template <class Out>
 inline constexpr int kFlatTile = kFlatThreads* kFlatPiece<Out>;
 
-template <class F>
-inline constexpr int kFlatBits = F::kEngine == Engine::flat4 ? 4 : 8;
-
 /// The codes' values in shared memory: the format's own 16, or the weight's 256.
 template <class F>
 __device__ inline void fill_flat_codes(const float* code, float* table) {

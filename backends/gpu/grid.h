@@ -4,6 +4,7 @@
 #define NIBBLE_BACKENDS_GPU_GRID_H
 
 #include "backends/gpu/bodies.h"
+#include "backends/gpu/device_grid.h"
 #include "backends/gpu/engines.h"
 #include "backends/gpu/stage.h"
 
@@ -11,10 +12,6 @@
 #include <iterator>
 
 namespace nibble::gpu {
-
-/// A device cannot index the host's constants, so it has its own.
-template <Grid grid>
-__device__ const auto device_grid = biased_grid<grid>();
 
 template <Grid grid>
 inline constexpr int kGridEntries = static_cast<int>(std::size(grid_table<grid>()));
