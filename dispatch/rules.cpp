@@ -57,15 +57,18 @@ constexpr When on_hopper(std::int64_t min_tokens, std::int64_t max_tokens, std::
           .min_values = min_values};
 }
 /// Whose values are made so quickly that 256 tokens pay.
-constexpr nibble_format kQuickest[] = {NIBBLE_Q1_0, NIBBLE_Q2_0,  NIBBLE_Q4_0,   NIBBLE_Q4_K,  NIBBLE_Q5_0, NIBBLE_Q5_K,
-                                       NIBBLE_Q8_0, NIBBLE_TQ2_0, NIBBLE_IQ4_NL, NIBBLE_MXFP4, NIBBLE_NF4,  NIBBLE_FP4};
+constexpr nibble_format kQuickest[] = {NIBBLE_Q1_0,  NIBBLE_Q2_0,   NIBBLE_Q4_0,  NIBBLE_Q4_1, NIBBLE_Q2_K,
+                                       NIBBLE_Q3_K,  NIBBLE_Q4_K,   NIBBLE_Q5_0,  NIBBLE_Q5_K, NIBBLE_Q8_0,
+                                       NIBBLE_TQ2_0, NIBBLE_IQ4_NL, NIBBLE_MXFP4, NIBBLE_NF4,  NIBBLE_FP4};
 constexpr When kGroups = on_hopper(33, 128, kLargeWeight);
 constexpr When kGroupsOfLess = on_hopper(33, 64, kMiddlingWeight);
 constexpr When kWideGroups = on_hopper(193, 256, kLargeWeight, kQuickest);
 constexpr When kWideGroupsOfMore = on_hopper(129, 256, kLargestWeight, kQ4K);
+constexpr When kTwoWideGroups = on_hopper(257, 512, kLargestWeight, kQ4K);
 
 constexpr const char* kOnce = "it reads the weight once and expands nothing";
 constexpr const char* kTogether = "it reads the weight once, and warpgroups multiply while others make values";
+constexpr const char* kTwice = "reading this weight twice costs less than expanding it";
 constexpr const char* kHasRange = "bf16 is allowed, and has the range that halves lack";
 constexpr const char* kScalesInThePass =
     "it rebuilds nested scales inside the value pass and is tuned for this chip alone";
@@ -87,10 +90,12 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_OUT_PROD, kGroupsOfLess, "cuda.out_prod.fused.warpgroups", kTogether},
     {NIBBLE_OP_OUT_PROD, kWideGroups, "cuda.out_prod.fused.warpgroups", kTogether},
     {NIBBLE_OP_OUT_PROD, kWideGroupsOfMore, "cuda.out_prod.fused.warpgroups", kTogether},
+    {NIBBLE_OP_OUT_PROD, kTwoWideGroups, "cuda.out_prod.row_blocks.bf16", kHasRange},
+    {NIBBLE_OP_OUT_PROD, kTwoWideGroups, "cuda.out_prod.fused.warpgroups", kTwice},
     {NIBBLE_OP_OUT_PROD, kSome, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kFewOfLess, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kSomeOfLess, "cuda.out_prod.fused", kOnce},
-    {NIBBLE_OP_OUT_PROD, kTwoLaunches, "cuda.out_prod.fused", "reading this weight twice costs less than expanding it"},
+    {NIBBLE_OP_OUT_PROD, kTwoLaunches, "cuda.out_prod.fused", kTwice},
     {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.row_blocks.bf16", kHasRange},
     {NIBBLE_OP_OUT_PROD, kMany, "cuda.out_prod.scaled_half", "halves are half the bytes, and multiply twice as fast"},
 };

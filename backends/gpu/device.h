@@ -53,6 +53,12 @@ namespace nibble::gpu {
 
 /// Shared memory of a multiprocessor, as the smallest chips have it that the bounds on registers were chosen for.
 inline constexpr int kSharedBytes = NIBBLE_CUDA_PASS ? 100 << 10 : 64 << 10;
+/// Threads of a multiprocessor: 7.5 has room for fewer than all later ones.
+#if NIBBLE_CUDA_PASS && __CUDA_ARCH__ < 800
+inline constexpr int kThreadsAtOnce = 1024;
+#else
+inline constexpr int kThreadsAtOnce = 1536;
+#endif
 
 /// 16 bytes that move as one.
 struct alignas(16) Word16 {

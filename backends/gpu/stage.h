@@ -14,7 +14,7 @@ namespace nibble::gpu {
 inline constexpr int kThreads = 256;
 /// Blocks that a multiprocessor holds at least: what registers are cut to. HIP reads the number as wavefronts a SIMD,
 /// which is the same for blocks of four wavefronts on four SIMDs.
-inline constexpr int kResident = 6;
+inline constexpr int kResident = kThreadsAtOnce / kThreads;
 inline constexpr int kTileValues = 8192;
 
 /// Copies with words of one size as far as they go, and the rest by bytes. Up to kHeld loads are in flight a thread.
