@@ -64,6 +64,7 @@ constexpr When kGroups = on_hopper(33, 128, kLargeWeight);
 constexpr When kGroupsOfLess = on_hopper(33, 64, kMiddlingWeight);
 constexpr When kWideGroups = on_hopper(193, 256, kLargeWeight, kQuickest);
 constexpr When kWideGroupsOfMore = on_hopper(129, 256, kLargestWeight, kQ4K);
+/// Where bf16 is allowed cuBLAS by bf16 was as fast with 512 tokens of a weight of 224 Mi.
 constexpr When kTwoWideGroups = on_hopper(257, 512, kLargestWeight, kQ4K);
 
 constexpr const char* kOnce = "it reads the weight once and expands nothing";

@@ -10,8 +10,9 @@ namespace nibble::cuda {
 /// In the order of units, runs and then rows, those of rows c, c + 4, c + 8, c + 12 together. All are halves, but for
 /// scales that the gradient is multiplied by:
 ///   folded: scales
-///   two_level: integers of scales, integers of mins times 2^-24; a row's scales, a row's mins
-///   values: scales; scales, mins; or integers, mins with what those lost in rounding, and a row's scales
+///   two_level: integers of scales (where kInPlace, over their code's place), integers of mins times 2^-24; a row's
+///   scales, a row's mins values: scales; scales, mins; or integers, mins with what those lost in rounding, and a row's
+///   scales
 template <class S>
 struct WarpScales {
   std::uint8_t* at;

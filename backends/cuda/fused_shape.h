@@ -75,7 +75,8 @@ struct FusedShape {
   /// Of all warps, in the place of all of it in the end.
   static constexpr int kSums = kFusedWarps * kSumSets * kTiles * 4 * 32 * 4;
   static constexpr int kBytes = std::max(kScalesAt + kOtherScales, kSums);
-  static_assert(kStages >= 2 && kSlot >= P::kRowBytes + 15 && kSlot % 16 == 0 && kScales % 32 == 0);
+  static_assert(kStages >= 2 && kSlot >= P::kRowBytes + 15 && kSlot % 16 == 0);
+  static_assert(kScales % 32 == 0 && kWarpScales % 16 == 0);
   static_assert(kChunks <= 32 && kChunks * 16 <= kSlot && kStage % 16 == 0);
 };
 

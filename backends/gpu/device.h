@@ -83,7 +83,7 @@ NIBBLE_HD inline std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std:
 }
 
 /// The words that start at any byte: an unaligned load from shared memory. `kAlignment` is what the caller knows of the
-/// address. Reads the whole aligned words that hold their bytes, and one behind those.
+/// address. Reads the whole aligned words that hold their bytes, and up to 4 bytes behind them.
 template <int kAlignment, int kWords>
 NIBBLE_HD inline void load_words(const std::uint8_t* at, std::uint32_t (&out)[kWords]) {
 #if NIBBLE_DEVICE_PASS
