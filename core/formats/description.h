@@ -59,9 +59,9 @@ struct Scale {
 ///
 /// A format of runs whose scales are halves says where they lie, as `kScaleHalf` and `kMinHalf`: those are the scale
 /// and the min of every run, or, in a format with `scale_codes`, what the integers multiply: scale = half * (code -
-/// kScaleBias), min = -(half * code). With mins the integers have `kScaleBits` bits. `scale` gives the same for one run; engines that decode many blocks at once take
-/// all of it from here. A format whose runs have a byte each for their scale, from byte `kScaleBytes` on, gives what a
-/// byte stands for as `byte_scale`.
+/// kScaleBias), min = -(half * code). With mins the integers have `kScaleBits` bits. `scale` gives the same for one
+/// run; engines that decode many blocks at once take all of it from here. A format whose runs have a byte each for
+/// their scale, from byte `kScaleBytes` on, gives what a byte stands for as `byte_scale`.
 struct ScaleCodes {
   std::uint64_t scale[2] = {0, 0};
   std::uint64_t min[2] = {0, 0};

@@ -22,7 +22,9 @@ struct Q2_0 {
   static constexpr int kScaleHalf = 0;
 
   static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 2 + 8 * r, .bits = 2, .packing = Packing::bits}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) {
+    return {load_half(block + kScaleHalf)};
+  }
 };
 
 }  // namespace nibble::format

@@ -22,7 +22,9 @@ struct Q4_0 {
   static constexpr int kScaleHalf = 0;
 
   static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 2, .shift = 4 * r, .bits = 4}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) {
+    return {load_half(block + kScaleHalf)};
+  }
 };
 
 }  // namespace nibble::format

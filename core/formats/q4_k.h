@@ -32,7 +32,9 @@ struct Q4_K {
     return {mul_rn(load_half(block + kScaleHalf), static_cast<float>(s.scale)),
             -mul_rn(load_half(block + kMinHalf), static_cast<float>(s.min))};
   }
-  static NIBBLE_HD constexpr ScaleCodes scale_codes(const std::uint8_t* block) { return scales_and_mins_6bit(block + 4); }
+  static NIBBLE_HD constexpr ScaleCodes scale_codes(const std::uint8_t* block) {
+    return scales_and_mins_6bit(block + 4);
+  }
 };
 
 }  // namespace nibble::format

@@ -25,7 +25,9 @@ struct Q5_0 {
     return {.low = {.at = 6, .shift = 4 * r, .bits = 4},
             .high = {.at = 2 + 2 * r, .bits = 1, .packing = Packing::bits}};
   }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) {
+    return {load_half(block + kScaleHalf)};
+  }
 };
 
 }  // namespace nibble::format

@@ -23,7 +23,9 @@ struct Q8_0 {
   static constexpr int kScaleHalf = 0;
 
   static NIBBLE_HD constexpr Run run(int /*r*/) { return {.low = {.at = 2, .bits = 8}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) {
+    return {load_half(block + kScaleHalf)};
+  }
 };
 
 }  // namespace nibble::format

@@ -23,7 +23,9 @@ struct TQ2_0 {
   static constexpr int kScaleHalf = 64;
 
   static NIBBLE_HD constexpr Run run(int r) { return {.low = {.at = 32 * (r / 4), .shift = 2 * (r % 4), .bits = 2}}; }
-  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) { return {load_half(block + kScaleHalf)}; }
+  static NIBBLE_HD constexpr Scale scale(const std::uint8_t* block, int /*r*/) {
+    return {load_half(block + kScaleHalf)};
+  }
 };
 
 }  // namespace nibble::format

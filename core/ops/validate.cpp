@@ -139,7 +139,7 @@ Status check_weight(const Weight& w) {
                    info.block_bytes);
   }
   for (const Named& part : {Named{"absmax", &w.absmax}, Named{"nested_absmax", &w.nested_absmax},
-                         Named{"nested_code", &w.nested_code}, Named{"code", &w.code}}) {
+                            Named{"nested_code", &w.nested_code}, Named{"code", &w.code}}) {
     if (Status s = check_absent(part, "the weight's scales are in its blocks"); !s) return s;
   }
   return {};
