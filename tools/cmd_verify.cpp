@@ -265,6 +265,7 @@ int run(const Flags& flags) {
   std::uint64_t values = 0;
   for (const FileTensor* t : tensors) values += static_cast<std::uint64_t>(element_count(t->weight.packed));
   std::vector<TensorReport> reports;
+  reports.reserve(tensors.size());
   Progress progress(flags.quiet, values);
   for (const FileTensor* t : tensors) reports.push_back(verify_tensor(context, *t, progress));
   progress.clear();
