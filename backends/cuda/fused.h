@@ -54,14 +54,16 @@ class Fused {
   __device__ void run() {
     const int all = (part_.rows + S::kStageRows - 1) / S::kStageRows;
     const int stages = (all - team_ + S::kTeams - 1) / S::kTeams;
+    maker_.load_ahead(first_row(0), member_);
 #pragma unroll 1
     for (int n = 1 - S::kStages; n < stages; ++n) {  // the first rounds only fetch
       wait_for_copies<S::kStages - 2>();
       wait_for_team<S::kTeam>(team_);
       fetch(n + S::kStages - 1);
       if (n < 0) continue;
-      const float lowered = maker_.make(rows(n), first_row(n), member_, scales(), power_);
+      const float lowered = maker_.make(rows(n), member_, scales(), power_);
       if (lowered != 1.0f) lower(lowered);
+      maker_.load_ahead(first_row(n + 1), member_);
       __syncwarp();
 #pragma unroll
       for (int unit = 0; unit < S::kUnits; ++unit) multiply(n, unit);
@@ -262,7 +264,7 @@ class Fused {
   std::uint8_t* shared_;
   float unit_power_;
   int lane_, warp_, team_, member_;
-  const ScaleMaker<S> maker_;
+  ScaleMaker<S> maker_;
   const UnitMaker<S> units_;
   const std::uint8_t *fetched_, *fetched_grads_;  ///< this thread's first chunks of the next stage
   int plain_stages_;                              ///< of this team; the stages behind them need care
@@ -275,7 +277,7 @@ template <class F, int kTiles>
 __global__ void __launch_bounds__(kFusedWarps * 32, 2) fused_kernel(const __grid_constant__ FusedWork work) {
 #if NIBBLE_HALF_CORES
   extern __shared__ __align__(16) std::uint8_t shared[];
-  __shared__ std::uint32_t table[Panel<F>::kTable];
+  __shared__ std::uint32_t table[Panel<F>::Table::kWords];
   const float unit_power = Panel<F>::fill(work, table);
   __syncthreads();
   Fused<F, kTiles>(work, shared, table, unit_power).run();

@@ -127,13 +127,12 @@ class Bringer {
   /// The powers of two follow from one stage to the next.
   __device__ void scale(int n) const {
     const StageRows<S> rows = stages_.rows(n);
-    stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
+    if constexpr (!S::P::kScalesApart) stages_.barriers->fetched[stages_.slot(n)].wait(stages_.phase(n));
     const auto made = maker_.load(rows, n * S::kStageRows);
-    const int first = stages_.part.first_piece();
     float largest = 0.0f;  // of the piece that this lane counts
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
-      const float x = maker_.largest(made, first + piece);
+      const float x = maker_.largest(made, piece);
       if (lane_ == piece) largest = x;
     }
     float power = 0x1p126f;
@@ -148,7 +147,7 @@ class Bringer {
     stages_.barriers->powered[stages_.slot(n)].arrive();
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
-      maker_.write(made, first + piece, stages_.scales(n, piece), __shfl_sync(0xffffffffu, power, piece));
+      maker_.write(made, piece, stages_.scales(n, piece), __shfl_sync(0xffffffffu, power, piece));
     stages_.barriers->scaled[stages_.slot(n)].arrive();
   }
 
@@ -279,7 +278,7 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
 #if NIBBLE_WARPGROUP_CORES
   using S = FusedShape<F, kTiles, Cores::warpgroup>;
   extern __shared__ __align__(128) std::uint8_t shared[];
-  __shared__ std::uint32_t table[Panel<F>::kTable];
+  __shared__ std::uint32_t table[Panel<F>::Table::kWords];
   __shared__ GroupBarriers barriers;
   if (threadIdx.x == 0) barriers.init();
   const float unit_power = Panel<F>::fill(work, table);

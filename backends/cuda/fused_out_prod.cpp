@@ -94,21 +94,18 @@ struct FusedMemory {
   FusedMemory(const FusedPlan& p, void* workspace) {
     auto* at = static_cast<std::uint8_t*>(workspace);
     const auto take = [&at](std::uint64_t bytes) { return std::exchange(at, at + bytes); };
-    scales = p.scales_bytes != 0 ? reinterpret_cast<float*>(at) : nullptr;
-    take(p.scales_bytes);
     grads = take(p.grads_bytes());
     powers = reinterpret_cast<float*>(take(p.powers_bytes()));
     maxima = reinterpret_cast<float*>(take(p.maxima_bytes()));
     parts = reinterpret_cast<float*>(at);
   }
-  float* scales;  ///< null where nothing is rebuilt
   std::uint8_t* grads;
   float *powers, *maxima, *parts;
 };
 
 }  // namespace
 
-FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
+FusedWork work_of(const nibble_request& r) {
   const nibble_weight& w = r.weight;
   const gpu::Layout layout = gpu::layout_of(w.packed.format);
   const bool beside = gpu::keeps_scales_beside(layout.engine);
@@ -122,8 +119,7 @@ FusedWork work_of(const nibble_request& r, const float* rebuilt_scales) {
   work.aligned =
       reinterpret_cast<std::uintptr_t>(work.weight) % 16 == 0 && work.row_stride % stride_multiple(layout) == 0;
   if (beside) {
-    work.scales = rebuilt_scales != nullptr ? rebuilt_scales : reinterpret_cast<const float*>(bytes_of(w.absmax));
-    work.block_shift = std::countr_zero(static_cast<std::uint64_t>(w.block_size));
+    work.scales = gpu::scales_of(w);
     work.code = code_bits == 8 ? reinterpret_cast<const float*>(bytes_of(w.code)) : nullptr;
   }
   return work;
@@ -142,7 +138,6 @@ FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processo
               .tokens = std::min<std::int64_t>(r.dst.shape[1], most_tokens(cores)),
               .tiles = ceil_div(r.weight.packed.shape[0], kFusedColumns)};
   if (p.rows == 0) return p;  // no splits: zeros, or dst as it is
-  p.scales_bytes = gpu::aligned(gpu::kTwoStepDecoder.scales_bytes(r.weight));
   const auto fits = [&](std::int64_t splits, std::int64_t tiles, std::int64_t tokens) {
     p.splits = splits, p.tiles = tiles, p.tokens = tokens;
     return p.total() <= bytes;
@@ -186,7 +181,7 @@ nibble_status FusedRow<kCores>::supports(const nibble_kernel* k, const nibble_ca
                   caps->arch_major, caps->arch_minor);
     }
     // Strides alone: a choice is kept for other addresses, and what starts elsewhere is multiplied by warps.
-    const std::int64_t stride = work_of(*r, nullptr).row_stride;
+    const std::int64_t stride = work_of(*r).row_stride;
     const std::int64_t multiple = stride_multiple(gpu::layout_of(r->weight.packed.format));
     if (stride % multiple != 0) {
       return fail(why, NIBBLE_UNSUPPORTED, "rows of the weight are {} bytes apart: expected a multiple of {}", stride,
@@ -214,7 +209,7 @@ nibble_status FusedRow<kCores>::execute(const nibble_kernel*, const nibble_caps*
                                         void* workspace, std::uint64_t workspace_bytes, void* stream,
                                         nibble_text* why) {
   if (element_count(r->dst) == 0) return NIBBLE_OK;
-  if (kCores == Cores::warpgroup && !work_of(*r, nullptr).aligned) {  // warps need no more memory
+  if (kCores == Cores::warpgroup && !work_of(*r).aligned) {  // warps need no more memory
     return FusedRow<Cores::warp>::execute(nullptr, caps, r, workspace, workspace_bytes, stream, why);
   }
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
@@ -222,10 +217,7 @@ nibble_status FusedRow<kCores>::execute(const nibble_kernel*, const nibble_caps*
   FusedPlan plan = plan_fused(*r, kCores, caps->processors, gpu::workspace_limit(*r));
   if (plan.total() > workspace_bytes) plan = plan_fused(*r, kCores, caps->processors, workspace_bytes);
   const FusedMemory memory(plan, workspace);
-  if (memory.scales != nullptr) {
-    if (const nibble_status s = gpu::rebuild_scales(r->weight, memory.scales, stream, why); s != NIBBLE_OK) return s;
-  }
-  FusedWork work = work_of(*r, memory.scales);
+  FusedWork work = work_of(*r);
   work.grads = memory.grads;
   work.grad_powers = memory.powers;
   work.parts = memory.parts;

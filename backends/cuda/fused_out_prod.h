@@ -5,6 +5,7 @@
 
 #include "backends/gpu/gemm_plan.h"
 #include "backends/gpu/runtime.h"
+#include "backends/gpu/scales.h"
 #include "core/formats/formats.h"
 
 #include <nibble/abi.h>
@@ -106,17 +107,15 @@ struct FusedWork {
   float* parts = nullptr;        ///< [splits, tokens, columns of this launch]
   std::int64_t part_stride = 0;  ///< from one split to the next
   std::int64_t part_token_stride = 0;
-  const float* scales = nullptr;  ///< of a bitsandbytes weight: f32, one a block
-  int block_shift = 0;            ///< values a block of it, as a power of two
+  gpu::EitherScales scales = {};  ///< of a bitsandbytes weight
   const float* code = nullptr;    ///< 8-bit ones: 256 values
 };
 
 /// What every launch of a call has in common.
-FusedWork work_of(const nibble_request& r, const float* rebuilt_scales);
+FusedWork work_of(const nibble_request& r);
 
-/// How a request is cut to a number of bytes. The workspace, in its order: scales, gradients, powers, maxima, parts.
+/// How a request is cut to a number of bytes. The workspace, in its order: gradients, powers, maxima, parts.
 struct FusedPlan {
-  std::uint64_t scales_bytes = 0;     ///< of a nested weight, rebuilt once a call
   nibble_format format = NIBBLE_F32;  ///< the weight's
   Cores cores = Cores::warp;
   std::int64_t rows = 0;
@@ -133,7 +132,7 @@ struct FusedPlan {
     return gpu::piece(NIBBLE_F32, splits, tokens, tiles * kFusedColumns);
   }
   [[nodiscard]] std::uint64_t total() const {
-    return rows == 0 ? 0 : scales_bytes + grads_bytes() + powers_bytes() + maxima_bytes() + parts_bytes();
+    return rows == 0 ? 0 : grads_bytes() + powers_bytes() + maxima_bytes() + parts_bytes();
   }
 };
 FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processors, std::uint64_t bytes);

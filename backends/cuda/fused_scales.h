@@ -37,6 +37,14 @@ struct WarpScales {
   __device__ static int lost_at(int at) { return min_at(at) + 4; }
 };
 
+/// What a lane's scales are made of; nothing where rows have them.
+template <class P, int kRows, int kEach>
+struct HeldScales {};
+template <class P, int kRows, int kEach>
+requires(P::kScalesApart) struct HeldScales<P, kRows, kEach> {
+  typename P::Held at[kRows][kEach];
+};
+
 /// Makes them; all lanes of a warp together.
 template <class S>
 class ScaleMaker {
@@ -56,40 +64,52 @@ class ScaleMaker {
     return power * reciprocal_of_power(before);
   }
 
+  /// Where rows do not have their scales: starts to load what make() makes them of, of the stage whose first row in the
+  /// share is `first`. A stage ahead, since nobody waits for it here.
+  __device__ void load_ahead(int first, int member) {
+    if constexpr (P::kScalesApart) {
+#pragma unroll
+      for (int r = 0; r < kLaneRows; ++r) load_apart(first, r, member * S::kRuns + first_run(), ahead_.at[r]);
+    }
+  }
   /// Those of member's columns, times `power`, which is lowered where a scale would be too large: by what it returns,
-  /// the same for all lanes. `first` is the stage's first row in the share.
-  __device__ float make(const StageRows<S>& rows, int first, int member, const WarpScales<S>& to, float& power) const {
+  /// the same for all lanes.
+  __device__ float make(const StageRows<S>& rows, int member, const WarpScales<S>& to, float& power) const {
     if constexpr (S::kForm == FusedForm::two_level) {
       return make_row_scales(rows, member, to, power);
     } else if constexpr (S::kHasIntegers) {
       return make_integers(rows, member, to, power);
     } else {
-      return make_run_scales(rows, first, member, to, power);
+      return make_run_scales(rows, member, to, power);
     }
   }
 
   // The same in steps, for where the power of two follows from other warps'.
 
-  /// A lane's rows of a stage.
+  /// Loads what a lane's rows of a stage have for all of the block's pieces; `first` is the stage's first row in the
+  /// share, and the rows must be there but where they do not have their scales.
   [[nodiscard]] __device__ auto load(const StageRows<S>& rows, int first) const {
     static_assert(kLaneRows == 2);
     if constexpr (S::kHasIntegers) {
+      const typename P::Header headers[2] = {P::Header(rows(row_of(0))), P::Header(rows(row_of(1)))};
       struct {
         Scale scales[2];
         typename P::Integers integers[2];
-      } loaded = {{header_of(rows, first, 0).row_scale(), header_of(rows, first, 1).row_scale()},
+      } loaded = {{headers[0].row_scale(), headers[1].row_scale()},
                   {typename P::Integers(rows(row_of(0))), typename P::Integers(rows(row_of(1)))}};
       return loaded;
+    } else if constexpr (P::kScalesApart) {
+      return load_apart(first);
     } else {
       struct {
         typename P::Header headers[2];
-      } loaded = {{header_of(rows, first, 0), header_of(rows, first, 1)}};
+      } loaded = {{P::Header(rows(row_of(0))), P::Header(rows(row_of(1)))}};
       return loaded;
     }
   }
-  /// The largest of a member's scales and parts of mins; infinities and NaN count for nothing.
+  /// The largest of a piece's scales and parts of mins; infinities and NaN count for nothing.
   template <class Loaded>
-  [[nodiscard]] __device__ float largest(const Loaded& loaded, int member) const {
+  [[nodiscard]] __device__ float largest(const Loaded& loaded, int piece) const {
     float x = 0.0f;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -97,20 +117,20 @@ class ScaleMaker {
         x = larger(x, loaded.scales[r]);
       } else {
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) x = larger(x, scale_of(loaded.headers[r], member * S::kRuns, i));
+        for (int i = 0; i < kEach; ++i) x = larger(x, scale_of(loaded, r, piece, i));
       }
     }
     return largest_of_warp(x);
   }
   template <class Loaded>
-  __device__ void write(const Loaded& loaded, int member, const WarpScales<S>& to, float power) const {
+  __device__ void write(const Loaded& loaded, int piece, const WarpScales<S>& to, float power) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if constexpr (S::kHasIntegers) {
-        write_integers(loaded.scales[r], loaded.integers[r], r, member, to, power);
+        write_integers(loaded.scales[r], loaded.integers[r], r, part_.first_piece() + piece, to, power);
       } else {
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) write_run(scale_of(loaded.headers[r], member * S::kRuns, i), r, i, to, power);
+        for (int i = 0; i < kEach; ++i) write_run(scale_of(loaded, r, piece, i), r, i, to, power);
       }
     }
   }
@@ -128,26 +148,59 @@ class ScaleMaker {
   }
   __device__ static std::uint16_t to_half(float x) { return static_cast<std::uint16_t>(to_halves(x, 0.0f)); }
 
-  [[nodiscard]] __device__ auto header_of(const StageRows<S>& rows, int first, int r) const {
-    const std::int64_t weight_row = part_.first_row + min(first + row_of(r), part_.rows - 1);
-    return typename P::Header(w_, rows(row_of(r)), weight_row, part_.tile);
+  /// Scales behind the last column are zeros.
+  [[nodiscard]] __device__ bool is_there(int tile_run) const {
+    return tile_run * (kPieceColumns / P::kSets) < part_.columns;
   }
-  /// Zeros behind the last column.
   template <class Header>
   [[nodiscard]] __device__ Scale scale_of(const Header& header, int tile_run, int i) const {
     const Scale scale = header.scale(tile_run, i);
-    return (tile_run + i) * (kPieceColumns / P::kSets) < part_.columns ? scale : Scale{};
+    return is_there(tile_run + i) ? scale : Scale{};
+  }
+  template <class Loaded>
+  [[nodiscard]] __device__ Scale scale_of(const Loaded& loaded, int r, int piece, int i) const {
+    if constexpr (P::kScalesApart) {
+      return {loaded.made[r][piece], 0.0f};
+    } else {
+      return scale_of(loaded.headers[r], (part_.first_piece() + piece) * S::kRuns, i);
+    }
   }
 
-  __device__ float make_run_scales(const StageRows<S>& rows, int first, int member, const WarpScales<S>& to,
-                                   float& power) const {
+  /// Of the lane's row r, or of the share's last one.
+  template <class Held, int kCount>
+  __device__ void load_apart(int first, int r, int tile_run, Held (&held)[kCount]) const {
+    const std::int64_t row = part_.first_row + min(first + row_of(r), part_.rows - 1);
+    P::load(w_, row, part_.tile, part_.columns, tile_run, held);
+  }
+  [[nodiscard]] __device__ auto load_apart(int first) const {
+    static_assert(kEach == 1);
+    constexpr int kPieces = S::kSumColumns / kPieceColumns;
+    typename P::Held held[2][kPieces];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) load_apart(first, r, part_.first_piece(), held[r]);
+    struct {
+      float made[2][kPieces];
+    } loaded;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) P::make(w_, held[r], loaded.made[r]);
+    return loaded;
+  }
+
+  __device__ float make_run_scales(const StageRows<S>& rows, int member, const WarpScales<S>& to, float& power) const {
     const int tile_run = member * S::kRuns + first_run();
-    Scale made[kLaneRows * kEach];
+    Scale made[kLaneRows * kEach] = {};
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
-      const auto header = header_of(rows, first, r);
+      if constexpr (P::kScalesApart) {
+        float scale[kEach];
+        P::make(w_, ahead_.at[r], scale);
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) made[r * kEach + i] = scale_of(header, tile_run, i);
+        for (int i = 0; i < kEach; ++i) made[r * kEach + i].scale = scale[i];
+      } else {
+#pragma unroll
+        for (int i = 0; i < kEach; ++i)
+          made[r * kEach + i] = scale_of(typename P::Header(rows(row_of(r))), tile_run, i);
+      }
     }
     const float lowered = make_room(made, power);
 #pragma unroll
@@ -168,7 +221,7 @@ class ScaleMaker {
   __device__ float make_row_scales(const StageRows<S>& rows, int member, const WarpScales<S>& to, float& power) const {
     static_assert(S::kForm != FusedForm::two_level || kLaneRows == 1);
     const std::uint8_t* row = rows(row_of(0));
-    const Scale made[1] = {typename P::Header(w_, row, 0, part_.tile).row_scale()};
+    const Scale made[1] = {typename P::Header(row).row_scale()};
     const typename P::Integers integers(row);
     const float lowered = make_room(made, power);
     const int tile_run = member * S::kRuns + first_run();
@@ -191,7 +244,7 @@ class ScaleMaker {
   __device__ float make_integers(const StageRows<S>& rows, int member, const WarpScales<S>& to, float& power) const {
     Scale made[kLaneRows];
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) made[r] = typename P::Header(w_, rows(row_of(r)), 0, part_.tile).row_scale();
+    for (int r = 0; r < kLaneRows; ++r) made[r] = typename P::Header(rows(row_of(r))).row_scale();
     const float lowered = make_room(made, power);
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
@@ -242,6 +295,7 @@ class ScaleMaker {
   const FusedWork& w_;
   FusedPart<S> part_;
   int lane_;
+  HeldScales<P, kLaneRows, kEach> ahead_ = {};
 };
 
 }  // namespace nibble::cuda

@@ -70,7 +70,7 @@ struct FusedShape {
   /// Two blocks on a multiprocessor of 8.0, 9.0, 10.0 and 10.3, one on smaller ones; of warpgroups one.
   static constexpr int kMostShared = (kByGroups ? 224 : 98) << 10;
   static constexpr int kStages =
-      std::min(kByGroups ? 6 : 4, (kMostShared - kOtherScales - 4 * P::kTable) / (kTeams * kStage));
+      std::min(kByGroups ? 6 : 4, (kMostShared - kOtherScales - 4 * P::Table::kWords) / (kTeams * kStage));
   static constexpr int kScalesAt = kTeams * kStages * kStage;
   /// Of all warps, in the place of all of it in the end.
   static constexpr int kSums = kFusedWarps * kSumSets * kTiles * 4 * 32 * 4;

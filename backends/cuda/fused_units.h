@@ -89,7 +89,7 @@ class UnitMaker {
     return P(static_cast<unsigned>(member_ * S::kPieces + piece) * kPieceColumns, lane_ / 4);
   }
 
-  const std::uint32_t* table_;
+  const typename P::Table table_;
   int lane_, member_;
 };
 

@@ -3,6 +3,7 @@
 #ifndef NIBBLE_BACKENDS_CUDA_PANEL_H
 #define NIBBLE_BACKENDS_CUDA_PANEL_H
 
+#include "backends/cuda/code_tables.h"
 #include "backends/cuda/fused_out_prod.h"
 #include "backends/cuda/mma.h"
 #include "backends/gpu/bodies.h"
@@ -12,14 +13,15 @@ namespace nibble::cuda {
 /// A lane's 4 columns of a piece, in rows of kRowBytes for 256 columns, with kSets scales a piece. pairs() gives the
 /// units of two rows as halves, those of column i in out[i]: small numbers that a half holds exactly, but for
 /// codebooks, whose values it rounds as TF32 would. A value is unit * scale, or unit * scale + min where kHasMin; a
-/// Header gives those for a row of a tile, run first + i for constant i.
+/// Header gives those for a row of a tile, run first + i for constant i. Where kScalesApart rows do not have them:
+/// load() gives some of a row's as they are Held until make() makes them.
 ///
 /// Where a row has one scale and one min for all columns, and small integers that multiply them in each run, there are
 /// Integers, and times() gives units multiplied by one.
 ///
 /// unit_bound(): no unit is larger.
 ///
-/// table: kTable words of shared memory that fill() fills; it gives the power of two by which units are too large.
+/// fill() fills a Table's words in shared memory; it gives the power of two by which units are too large.
 template <class F>
 struct Panel;
 
@@ -42,38 +44,28 @@ __device__ inline void find_column(int column, int* g, int* i) {
 /// What stands above a byte that is the last bits of a half: 1024 is added to the byte, or it counts multiples of
 /// 2^-24, a half's smallest number.
 inline constexpr std::uint32_t kOn1024 = 0x64u, kTiny = 0u;
+/// Bytes of rows a and b, as a0 b0 a1 b1 and a2 b2 a3 b3 of columns 0 to 3.
+struct PairedBytes {
+  std::uint32_t low, high;
+};
+__device__ inline PairedBytes paired(std::uint32_t a, std::uint32_t b) {
+  return {gpu::pick_bytes(a, b, 0x5140u), gpu::pick_bytes(a, b, 0x7362u)};
+}
 /// Bytes of two rows as such pairs of halves.
 template <std::uint32_t kAbove>
-__device__ inline void placed_byte_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)[4]) {
-  const std::uint32_t low = gpu::pick_bytes(a, b, 0x5140u), high = gpu::pick_bytes(a, b, 0x7362u);
+__device__ inline void placed_byte_pairs(const PairedBytes& bytes, std::uint32_t (&out)[4]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) out[i] = gpu::pick_bytes(i < 2 ? low : high, kAbove, i % 2 == 0 ? 0x4140u : 0x4342u);
+  for (int i = 0; i < 4; ++i)
+    out[i] = gpu::pick_bytes(i < 2 ? bytes.low : bytes.high, kAbove, i % 2 == 0 ? 0x4140u : 0x4342u);
 }
 /// Minus 1024 and kBias.
 template <int kBias>
-__device__ inline void byte_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)[4]) {
+__device__ inline void byte_pairs(const PairedBytes& bytes, std::uint32_t (&out)[4]) {
   constexpr std::uint32_t kTaken = 0xe400u + kBias;  // -(1024 + kBias)
   static_assert(kBias >= 0 && kBias < 1024);
-  placed_byte_pairs<kOn1024>(a, b, out);
+  placed_byte_pairs<kOn1024>(bytes, out);
 #pragma unroll
   for (int i = 0; i < 4; ++i) out[i] = add_halves(out[i], kTaken | kTaken << 16);
-}
-
-/// Entries of a table of halves by the bytes of two rows.
-__device__ inline void looked_up_pairs(std::uint32_t a, std::uint32_t b, const std::uint32_t* table,
-                                       std::uint32_t (&out)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) out[i] = gpu::pick_bytes(table[a >> 8 * i & 255u], table[b >> 8 * i & 255u], 0x5410u);
-}
-
-/// A format's 16 codes, by one thread.
-template <class F>
-__device__ inline void fill_code_table(std::uint32_t* table) {
-  if (threadIdx.x != 0) return;
-  float codes[16];
-  gpu::fill_codes<F>(codes);
-#pragma unroll
-  for (int i = 0; i < 16; ++i) table[i] = to_halves(codes[i], 0.0f);
 }
 
 /// Block formats keep everything in the row.
@@ -83,7 +75,8 @@ struct BlockPanel {
   static constexpr int kRowBytes = kFusedColumns / kBlockValues * kBlockBytes;
   static_assert(kFusedColumns % kBlockValues == 0);
   static constexpr bool kHasMin = false;
-  static constexpr int kTable = 1;
+  static constexpr bool kScalesApart = false;
+  using Table = NoTable;
   static __device__ float fill(const FusedWork&, std::uint32_t*) { return 1.0f; }
 };
 

@@ -24,15 +24,10 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
     return largest;
   }();
   static constexpr int kBits = F::run(0).low.bits + F::run(0).high.bits;
-  static constexpr int kTable = kLookedUp ? 16 : 1;
   /// Whether times() leaves codes where they are in their bytes, which takes fewer instructions: they count a power of
   /// two there.
   static constexpr bool kInPlace = F::run(0).high.bits == 0 && F::run(0).low.packing == Packing::bytes;
 
-  static __device__ float fill(const FusedWork&, std::uint32_t* table) {
-    if constexpr (kLookedUp) fill_code_table<F>(table);
-    return 1.0f;
-  }
   static __device__ float unit_bound(const FusedWork&) {
     if constexpr (requires { F::kSigned; }) {
       return 128.0f;
@@ -44,7 +39,7 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
   }
   struct Header {
     const std::uint8_t* row;
-    __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
+    __device__ explicit Header(const std::uint8_t* at) : row(at) {}
     [[nodiscard]] __device__ Scale scale(int first, int i) const {
       return F::scale(row + (first + i) / kRuns * F::kBlockBytes, (first + i) % kRuns);
     }
@@ -104,12 +99,13 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
     for (int s = 0; s < kSets; ++s) run[s] = F::run(static_cast<int>(piece_column % F::kBlockValues / kRunLength) + s);
   }
 
-  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t* table,
-                        std::uint32_t (&out)[4]) const {
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const NoTable&, std::uint32_t (&out)[4]) const {
     if constexpr (kLookedUp) {
-      looked_up_pairs(codes(a), codes(b), table, out);
+      const FourCodes four(codes(a) | codes(b) << 4);
+      constexpr auto entry = [](int i) { return static_cast<std::uint32_t>(F::kCodes[i] + 128); };
+      byte_pairs<128>(PairedBytes{looked_up_bytes(four, entry), looked_up_bytes(four.next(), entry)}, out);
     } else {
-      byte_pairs<bias()>(codes(a), codes(b), out);
+      byte_pairs<bias()>(paired(codes(a), codes(b)), out);
     }
   }
   /// Codes times a row's integer of each set (where kInPlace, over the power of two that a code counts in its place),
@@ -127,7 +123,7 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
                            kAbove << 8 | kAbove << 24);
       }
     } else {
-      placed_byte_pairs<kAbove>(codes(a), codes(b), out);
+      placed_byte_pairs<kAbove>(paired(codes(a), codes(b)), out);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -14,7 +14,7 @@ requires(F::kEngine == Engine::base3) struct Panel<F> : BlockPanel<F>, LaneColum
   static __device__ float unit_bound(const FusedWork&) { return 1.0f; }
   struct Header {
     const std::uint8_t* row;
-    __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
+    __device__ explicit Header(const std::uint8_t* at) : row(at) {}
     [[nodiscard]] __device__ Scale scale(int first, int i) const {
       return {F::scale(row + (first + i) * kPieceColumns / F::kBlockValues * F::kBlockBytes), 0.0f};
     }
@@ -23,9 +23,8 @@ requires(F::kEngine == Engine::base3) struct Panel<F> : BlockPanel<F>, LaneColum
       : LaneColumns<32>{group},
         block(static_cast<int>(piece_column / F::kBlockValues * F::kBlockBytes)),
         place(static_cast<int>(piece_column % F::kBlockValues) + 4 * group) {}
-  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t*,
-                        std::uint32_t (&out)[4]) const {
-    byte_pairs<1>(gpu::base3_digits4(a + block, place), gpu::base3_digits4(b + block, place), out);
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const NoTable&, std::uint32_t (&out)[4]) const {
+    byte_pairs<1>(paired(gpu::base3_digits4(a + block, place), gpu::base3_digits4(b + block, place)), out);
   }
 
  private:
@@ -42,7 +41,7 @@ requires(F::kEngine == Engine::grid) struct Panel<F> : BlockPanel<F>, LaneColumn
   static __device__ float unit_bound(const FusedWork&) { return 129.0f; }
   struct Header {
     const std::uint8_t* row;
-    __device__ Header(const FusedWork&, const std::uint8_t* at, std::int64_t, std::int64_t) : row(at) {}
+    __device__ explicit Header(const std::uint8_t* at) : row(at) {}
     [[nodiscard]] __device__ Scale scale(int first, int i) const {
       const int run = first + i;
       return {F::group(row + run / kRuns * F::kBlockBytes, run % kRuns * F::kScaleGroups).scale, 0.0f};
@@ -52,10 +51,9 @@ requires(F::kEngine == Engine::grid) struct Panel<F> : BlockPanel<F>, LaneColumn
       : Columns{group},
         block(static_cast<int>(piece_column / F::kBlockValues * F::kBlockBytes)),
         begin(static_cast<int>(piece_column % F::kBlockValues)) {}
-  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t*,
-                        std::uint32_t (&out)[4]) const {
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const NoTable&, std::uint32_t (&out)[4]) const {
     const Four x = four(a), y = four(b);
-    byte_pairs<128>(x.entry, y.entry, out);
+    byte_pairs<128>(paired(x.entry, y.entry), out);
     const std::uint32_t signs = x.signs | y.signs << 16;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -108,19 +106,29 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
   static constexpr int kBits = gpu::kFlatBits<F>;
   static constexpr int kBlockValues = kPieceColumns, kBlockBytes = kPieceColumns * kBits / 8;
   static constexpr int kRowBytes = kFusedColumns * kBits / 8;
-  static constexpr bool kHasMin = false;
-  static constexpr int kTable = 1 << kBits;
+  static constexpr bool kHasMin = false, kScalesApart = true;
+  using Table = std::conditional_t<kBits == 8, ByteTable, PairTable>;
 
   static __device__ float fill(const FusedWork& w, std::uint32_t* table) {
-    float power = 1.0f;
+    const int thread = static_cast<int>(threadIdx.x);
     if constexpr (kBits == 8) {
-      power = power_to_reach<3>(unit_bound(w));
-      const int thread = static_cast<int>(threadIdx.x);
+      const float power = power_to_reach<3>(unit_bound(w));
       if (thread < 256) table[thread] = to_halves(w.code[thread] * power, 0.0f);
+      return power;
     } else {
-      fill_code_table<F>(table);
+      float codes[16];
+      gpu::fill_codes<F>(codes);
+      float own = 0.0f;  // of the 16
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        if (lane_of_warp() % 16 == i) own = codes[i];
+      }
+      for (int i = thread; i < Table::kWords; i += static_cast<int>(blockDim.x)) {
+        const int byte = i / Table::kLanes;
+        table[i] = to_halves(__shfl_sync(0xffffffffu, own, byte >> 4), __shfl_sync(0xffffffffu, own, byte & 15));
+      }
+      return 1.0f;
     }
-    return power;
   }
   static __device__ float unit_bound(const FusedWork& w) {
     float largest = 1.0f;
@@ -131,31 +139,36 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
     }
     return largest;
   }
-  struct Header {
-    const FusedWork& w;
-    std::int64_t first_value;
-    __device__ Header(const FusedWork& work, const std::uint8_t*, std::int64_t row, std::int64_t tile)
-        : w(work), first_value(row * work.columns + tile * kFusedColumns) {}
-    /// Behind the last column, whose scale does not count, another of the weight's.
-    [[nodiscard]] __device__ Scale scale(int first, int i) const {
-      const std::int64_t value = min(first_value + (first + i) * kPieceColumns, w.rows * w.columns - 1);
-      return {w.scales[value >> w.block_shift], 0.0f};
-    }
-  };
+  using Held = gpu::EitherScales::Held;
+  /// Of a row's pieces from one of the tile on; behind the last of all `columns`, the last one's.
+  template <int kCount>
+  static __device__ void load(const FusedWork& w, std::int64_t row, std::int64_t tile, int columns, int piece,
+                              Held (&held)[kCount]) {
+    const int first = piece * kPieceColumns;
+    w.scales.load<kPieceColumns>(row * w.columns + tile * kFusedColumns + first, columns - kPieceColumns - first, held);
+  }
+  template <int kCount>
+  static __device__ void make(const FusedWork& w, const Held (&held)[kCount], float (&scale)[kCount]) {
+    w.scales.make(held, scale);
+  }
 
   __device__ Panel(unsigned piece_column, int group)
       : LaneColumns<32>{group}, at((static_cast<int>(piece_column) + 4 * group) * kBits / 8) {}
-  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const std::uint32_t* table,
+  __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const Table& table,
                         std::uint32_t (&out)[4]) const {
-    looked_up_pairs(codes(a), codes(b), table, out);
+    const std::uint32_t x = codes(a), y = codes(b);
+#pragma unroll
+    for (int i = 0; i < 4; i += 8 / kBits) {
+      const std::uint32_t from_x = table(x >> i * kBits & 255u), from_y = table(y >> i * kBits & 255u);
+      out[i] = gpu::pick_bytes(from_x, from_y, 0x5410u);
+      if constexpr (kBits == 4) out[i + 1] = gpu::pick_bytes(from_x, from_y, 0x7632u);
+    }
   }
 
  private:
-  /// A byte each.
   [[nodiscard]] __device__ std::uint32_t codes(const std::uint8_t* row) const {
     if constexpr (kBits == 8) return *reinterpret_cast<const std::uint32_t*>(row + at);
-    const std::uint32_t twice = gpu::pick_bytes(*reinterpret_cast<const std::uint16_t*>(row + at), 0u, 0x1100u);
-    return (twice >> 4 & 0x000f000fu) | (twice & 0x0f000f00u);
+    return *reinterpret_cast<const std::uint16_t*>(row + at);
   }
 
   int at;

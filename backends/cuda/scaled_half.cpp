@@ -70,8 +70,7 @@ class Run {
     if (scales_ != nullptr) {
       if (const nibble_status s = gpu::rebuild_scales(r_.weight, scales_, stream_, why_); s != NIBBLE_OK) return s;
     }
-    if (const nibble_status s =
-            weight_power(r_.weight.packed.format, work_of(r_, scales_), partial_, power_, stream_, why_);
+    if (const nibble_status s = weight_power(r_.weight.packed.format, work_of(r_), partial_, power_, stream_, why_);
         s != NIBBLE_OK) {
       return s;
     }
@@ -155,7 +154,7 @@ class Run {
 
 /// Also asked of the call itself: a choice is kept for other addresses.
 nibble_status starts_evenly(const nibble_request& r, nibble_text* why) {
-  const FusedWork work = work_of(r, nullptr);
+  const FusedWork work = work_of(r);
   if (reinterpret_cast<std::uintptr_t>(work.weight) % 2 == 0 && work.row_stride % 2 == 0) return NIBBLE_OK;
   return fail(why, NIBBLE_UNSUPPORTED, "the weight's rows start at odd bytes: expected even ones");
 }

@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 template <class F>
 __device__ float tile_bound(const FusedWork& w, std::int64_t row, std::int64_t tile, float unit) {
   using P = Panel<F>;
-  const typename P::Header header(w, w.weight + row * w.row_stride + tile * P::kRowBytes, row, tile);
+  [[maybe_unused]] const std::uint8_t* bytes = w.weight + row * w.row_stride + tile * P::kRowBytes;
   const auto columns =
       static_cast<int>(min(static_cast<std::int64_t>(kFusedColumns), w.columns - tile * kFusedColumns));
   float largest = 0.0f;
@@ -21,10 +21,21 @@ __device__ float tile_bound(const FusedWork& w, std::int64_t row, std::int64_t t
   };
   if constexpr (requires { F::kScaleBits; }) {
     constexpr float kInteger = static_cast<float>(1 << F::kScaleBits);
-    take(header.row_scale(), unit * kInteger, kInteger);
+    take(typename P::Header(bytes).row_scale(), unit * kInteger, kInteger);
   } else {
+    if constexpr (P::kScalesApart) {
+      constexpr int kPieces = kFusedColumns / kPieceColumns;
+      typename P::Held held[kPieces];
+      float scale[kPieces];
+      P::load(w, row, tile, columns, 0, held);
+      P::make(w, held, scale);
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) take({scale[i], 0.0f}, unit, 1.0f);
+    } else {
+      const int runs = columns / kPieceColumns * P::kSets;
 #pragma unroll 4
-    for (int run = 0; run < columns / kPieceColumns * P::kSets; ++run) take(header.scale(run, 0), unit, 1.0f);
+      for (int run = 0; run < runs; ++run) take(typename P::Header(bytes).scale(run, 0), unit, 1.0f);
+    }
   }
   return largest;
 }
@@ -41,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) bound_kernel(const __grid_constant__
     largest = fmaxf(largest, tile_bound<F>(w, at / tiles, at % tiles, unit));
   }
   largest = largest_of_warp(largest);
-  if (thread % 32 == 0) warps[thread / 32] = largest;
+  if (lane_of_warp() == 0) warps[warp_of_block()] = largest;
   __syncthreads();
   if (thread >= 32) return;
   largest = largest_of_warp(thread < kThreads / 32 ? warps[thread] : 0.0f);

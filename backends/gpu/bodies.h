@@ -330,43 +330,6 @@ NIBBLE_HD inline std::uint32_t flat_code_at(const std::uint8_t* packed, std::int
   return packed[index];
 }
 
-// Scales come in two steps, so that all of a thread's loads are under way before one of them is waited for.
-
-/// Scales that are stored, or were rebuilt before.
-struct StoredScales {
-  const float* absmax;
-  int block_shift;  ///< values a block, as a power of two
-
-  using Held = float;
-  [[nodiscard]] NIBBLE_HD inline Held load(std::int64_t index) const { return absmax[index >> block_shift]; }
-  [[nodiscard]] NIBBLE_HD inline float made(Held scale) const { return scale; }
-  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return load(index); }
-};
-
-/// Scales made where they are used, in two rounded operations.
-struct NestedScales {
-  const std::uint8_t* absmax;
-  const float* code;
-  const float* nested_absmax;
-  float offset;
-  int block_shift;
-  int group_shift;  ///< blocks a group, as a power of two
-
-  struct Held {
-    std::uint8_t code;
-    float group;
-  };
-  [[nodiscard]] NIBBLE_HD inline Held load_block(std::int64_t block) const {
-    return {absmax[block], nested_absmax[block >> group_shift]};
-  }
-  [[nodiscard]] NIBBLE_HD inline Held load(std::int64_t index) const { return load_block(index >> block_shift); }
-  [[nodiscard]] NIBBLE_HD inline float made(const Held& held) const {
-    return add_rn(mul_rn(code[held.code], held.group), offset);
-  }
-  [[nodiscard]] NIBBLE_HD inline float of_block(std::int64_t block) const { return made(load_block(block)); }
-  [[nodiscard]] NIBBLE_HD inline float of(std::int64_t index) const { return made(load(index)); }
-};
-
 }  // namespace nibble::gpu
 
 #endif

@@ -7,11 +7,9 @@
 
 #include "backends/gpu/bodies.h"
 #include "backends/gpu/engines.h"
+#include "backends/gpu/scales.h"
 #include "backends/gpu/stage.h"
 
-#include <nibble/tensor.hpp>
-
-#include <bit>
 #include <iterator>
 
 namespace nibble::gpu {
@@ -122,18 +120,6 @@ nibble_status launch_flat(const nibble_weight& w, nibble_format to, const Rows& 
       return with_types<Engine::flat8>(w.packed.format, to, rows.power != nullptr, go);
   }
   return with_types<Engine::flat4>(w.packed.format, to, rows.power != nullptr, go);
-}
-
-inline int shift_of(std::int64_t power_of_two) { return std::countr_zero(static_cast<std::uint64_t>(power_of_two)); }
-
-/// The scales of a nested weight, to be made where they are used.
-inline NestedScales nested_scales(const nibble_weight& w) {
-  return {.absmax = bytes_of(w.absmax),
-          .code = reinterpret_cast<const float*>(bytes_of(w.nested_code)),
-          .nested_absmax = reinterpret_cast<const float*>(bytes_of(w.nested_absmax)),
-          .offset = w.nested_offset,
-          .block_shift = shift_of(w.block_size),
-          .group_shift = shift_of(w.nested_block_size)};
 }
 
 }  // namespace nibble::gpu

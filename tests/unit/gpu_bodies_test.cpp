@@ -5,6 +5,7 @@
 #include <nibble/tensor.hpp>
 
 #include "backends/gpu/bodies.h"
+#include "backends/gpu/scales.h"
 #include "core/decode.h"
 #include "core/formats/formats.h"
 
@@ -186,12 +187,57 @@ TEST(GpuBodies, NestedScalesForEveryCodeAndGroup) {
     w.absmax = make_tensor(codes.data(), NIBBLE_U8, {1024});
     w.nested_code = make_tensor(code.data(), NIBBLE_F32, {256});
     w.nested_absmax = make_tensor(groups.data(), NIBBLE_F32, {4});
+    w.block_size = 64;
     w.nested_block_size = 256;
     w.nested_offset = offset;
-    const NestedScales scales{codes.data(), code.data(), groups.data(), offset, 6, 8};
+    const NestedScales scales = nested_scales(w);
     for (int b = 0; b < 1024; ++b) {
       ASSERT_TRUE(same(scales.of_block(b), block_absmax(w, b))) << "block " << b << ", offset " << offset;
       ASSERT_TRUE(same(scales.of(64 * b + 63), block_absmax(w, b)));
+    }
+  }
+}
+
+/// Eight scales 32 values apart from every 32nd value on, as products read them, and those of a row that ends before.
+void check_either(const Weight& w, std::int64_t values, const char* kind) {
+  const EitherScales scales = scales_of(w);
+  int checked = 0;
+  for (std::int64_t first = 32; first + 8 * 32 <= values; first += 32) {
+    for (const int most : {-32, 0, 96, 224}) {
+      EitherScales::Held held[8];
+      float scale[8];
+      scales.load<32>(first, most, held);
+      scales.make(held, scale);
+      for (int i = 0; i < 8; ++i, ++checked) {
+        const std::int64_t block = (first + std::min(32 * i, most)) / w.block_size;
+        const float expected = nested(w) ? block_absmax(w, block) : load_f32(w.absmax, block);
+        ASSERT_TRUE(same(scale[i], expected))
+            << kind << ", blocks of " << w.block_size << ", value " << first << ", " << i;
+      }
+    }
+  }
+  ASSERT_GT(checked, 0);
+}
+
+TEST(GpuBodies, ScalesOfARowFromAnyValueOn) {
+  constexpr std::int64_t kValues = 32768;
+  for (const std::int64_t size : {32, 64, 4096}) {
+    const std::int64_t blocks = kValues / size;
+    std::vector<float> stored = random_floats(static_cast<std::size_t>(blocks), 5), code = random_floats(256, 6);
+    Weight w{};
+    w.block_size = size;
+    w.absmax = make_tensor(stored.data(), NIBBLE_F32, {blocks});
+    check_either(w, kValues, "stored");
+    std::vector<std::uint8_t> codes = random_bytes(static_cast<std::size_t>(blocks), 7);
+    w.absmax = make_tensor(codes.data(), NIBBLE_U8, {blocks});
+    w.nested_code = make_tensor(code.data(), NIBBLE_F32, {256});
+    w.nested_offset = -0.37f;
+    for (const std::int64_t group : {std::int64_t{1}, std::int64_t{4}, std::int64_t{256}, std::int64_t{1} << 40}) {
+      const std::int64_t groups = (blocks + group - 1) / group;
+      std::vector<float> absmax = random_floats(static_cast<std::size_t>(groups), 8);
+      w.nested_absmax = make_tensor(absmax.data(), NIBBLE_F32, {groups});
+      w.nested_block_size = group;
+      check_either(w, kValues, "nested");
     }
   }
 }
