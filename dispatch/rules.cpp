@@ -57,9 +57,17 @@ constexpr When on_hopper(std::int64_t min_tokens, std::int64_t max_tokens, std::
           .min_values = min_values};
 }
 /// Whose values are made so quickly that 256 tokens pay.
-constexpr nibble_format kQuickest[] = {NIBBLE_Q1_0,  NIBBLE_Q2_0,   NIBBLE_Q4_0,  NIBBLE_Q4_1, NIBBLE_Q2_K,
-                                       NIBBLE_Q3_K,  NIBBLE_Q4_K,   NIBBLE_Q5_0,  NIBBLE_Q5_K, NIBBLE_Q8_0,
-                                       NIBBLE_TQ2_0, NIBBLE_IQ4_NL, NIBBLE_MXFP4, NIBBLE_NF4,  NIBBLE_FP4};
+constexpr nibble_format kQuickest[] = {NIBBLE_Q1_0,  NIBBLE_Q2_0,   NIBBLE_Q4_0, NIBBLE_Q4_1, NIBBLE_Q2_K,
+                                       NIBBLE_Q3_K,  NIBBLE_Q4_K,   NIBBLE_Q5_0, NIBBLE_Q5_K, NIBBLE_Q8_0,
+                                       NIBBLE_TQ2_0, NIBBLE_IQ4_NL, NIBBLE_MXFP4};
+/// What 9 to 32 tokens multiply faster so: any weight, and one that is not large.
+constexpr nibble_format kFewByGroups[] = {NIBBLE_NF4,   NIBBLE_FP4,   NIBBLE_Q1_0, NIBBLE_Q2_K,
+                                          NIBBLE_TQ1_0, NIBBLE_IQ1_S, NIBBLE_IQ3_S};
+constexpr nibble_format kFewOfLessByGroups[] = {NIBBLE_Q2_0, NIBBLE_Q4_K, NIBBLE_Q5_K, NIBBLE_BLOCKWISE8};
+constexpr When kNarrowGroups = on_hopper(9, 32, kMiddlingWeight, kFewByGroups);
+constexpr When kNarrowGroupsOfLess = on_hopper(9, 32, kMiddlingWeight, kFewOfLessByGroups);
+constexpr When kGroupsOfFourBit = on_hopper(33, 128, kMiddlingWeight, kFourBit);
+constexpr When kWideGroupsOfFourBit = on_hopper(129, 256, kLargeWeight, kFourBit);
 constexpr When kGroups = on_hopper(33, 128, kLargeWeight);
 constexpr When kGroupsOfLess = on_hopper(33, 64, kMiddlingWeight);
 constexpr When kWideGroups = on_hopper(193, 256, kLargeWeight, kQuickest);
@@ -87,6 +95,9 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.bf16", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks", kScalesInThePass},
     {NIBBLE_OP_LINEAR, kNestedOnSm103, "cuda_sm103.linear.row_blocks.f32", kScalesInThePass},
+    {NIBBLE_OP_OUT_PROD, kNarrowGroups, "cuda.out_prod.fused.warpgroups", kTogether},
+    {NIBBLE_OP_OUT_PROD, kGroupsOfFourBit, "cuda.out_prod.fused.warpgroups", kTogether},
+    {NIBBLE_OP_OUT_PROD, kWideGroupsOfFourBit, "cuda.out_prod.fused.warpgroups", kTogether},
     {NIBBLE_OP_OUT_PROD, kGroups, "cuda.out_prod.fused.warpgroups", kTogether},
     {NIBBLE_OP_OUT_PROD, kGroupsOfLess, "cuda.out_prod.fused.warpgroups", kTogether},
     {NIBBLE_OP_OUT_PROD, kWideGroups, "cuda.out_prod.fused.warpgroups", kTogether},
@@ -94,6 +105,7 @@ constexpr Rule kRules[] = {
     {NIBBLE_OP_OUT_PROD, kTwoWideGroups, "cuda.out_prod.row_blocks.bf16", kHasRange},
     {NIBBLE_OP_OUT_PROD, kTwoWideGroups, "cuda.out_prod.fused.warpgroups", kTwice},
     {NIBBLE_OP_OUT_PROD, kSome, "cuda.out_prod.fused", kOnce},
+    {NIBBLE_OP_OUT_PROD, kNarrowGroupsOfLess, "cuda.out_prod.fused.warpgroups", kTogether},
     {NIBBLE_OP_OUT_PROD, kFewOfLess, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kSomeOfLess, "cuda.out_prod.fused", kOnce},
     {NIBBLE_OP_OUT_PROD, kTwoLaunches, "cuda.out_prod.fused", kTwice},

@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
 
 template <Engine engine>
 nibble_status launch_by_groups(nibble_format format, const FusedWork& work, gpu::Stream stream, nibble_text* why) {
-  return launch_of_width<engine, Cores::warpgroup, 8, 16, 32>(format, work.tokens, [&](auto f, auto tiles) {
+  return launch_of_width<engine, Cores::warpgroup, 2, 4, 8, 16, 32>(format, work.tokens, [&](auto f, auto tiles) {
     using F = decltype(f);
     constexpr int kTiles = decltype(tiles)::value;
     const std::int64_t blocks = work.tiles * fused_parts(kTiles) * work.splits;

@@ -27,7 +27,7 @@ inline constexpr int kMostFusedTokens = most_tokens(Cores::warpgroup);
 
 /// Tiles of 8 tokens that a kernel for so many is made for.
 constexpr int grad_tiles(std::int64_t tokens, Cores cores) {
-  int tiles = cores == Cores::warp ? 1 : 8;
+  int tiles = cores == Cores::warp ? 1 : 2;
   while (8 * tiles < tokens) tiles *= 2;
   return tiles;
 }

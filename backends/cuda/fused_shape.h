@@ -36,10 +36,11 @@ struct FusedShape {
   /// Scales times their warp's power of two are less than 2^this, so that no half overflows.
   static constexpr int kScaleExponent =
       kForm != FusedForm::values ? 14 - kGradExponent : (P::kHasMin ? 14 : 15) - kCodeBits - kIntegerBits;
-  static constexpr int kTeam = std::min(kTiles, kFusedWarps), kTeams = kFusedWarps / kTeam;
-  static constexpr int kPieces = kFusedColumns / kPieceColumns / kTeam;  ///< of a warp
-  static constexpr int kRuns = kPieces * P::kSets;                       ///< of a warp, that is scales a row
-  static constexpr int kUnits = std::clamp(kTiles / 2, 1, 4);            ///< of a stage
+  static constexpr int kTeam = kByGroups ? kFusedWarps : std::min(kTiles, kFusedWarps);
+  static constexpr int kTeams = kFusedWarps / kTeam;
+  static constexpr int kPieces = kFusedColumns / kPieceColumns / kTeam;        ///< of a warp
+  static constexpr int kRuns = kPieces * P::kSets;                             ///< of a warp, that is scales a row
+  static constexpr int kUnits = kByGroups ? 4 : std::clamp(kTiles / 2, 1, 4);  ///< of a stage
   static constexpr int kStageRows = kUnits * kUnitRows;
   static constexpr int kScales = kUnits * kRuns * kUnitRows;  ///< of a warp in a stage
 

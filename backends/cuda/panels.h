@@ -116,13 +116,11 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
       if (thread < 256) table[thread] = to_halves(w.code[thread] * power, 0.0f);
       return power;
     } else {
-      float codes[16];
-      gpu::fill_codes<F>(codes);
-      float own = 0.0f;  // of the 16
-#pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        if (lane_of_warp() % 16 == i) own = codes[i];
+      float own = 0.0f;  // of the 16, one a lane
+      [&]<int... i>(std::integer_sequence<int, i...>) {
+        ((own = lane_of_warp() % 16 == i ? gpu::kCodeValue<F, i> : own), ...);
       }
+      (std::make_integer_sequence<int, 16>{});
       for (int i = thread; i < Table::kWords; i += static_cast<int>(blockDim.x)) {
         const int byte = i / Table::kLanes;
         table[i] = to_halves(__shfl_sync(0xffffffffu, own, byte >> 4), __shfl_sync(0xffffffffu, own, byte & 15));

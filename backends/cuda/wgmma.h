@@ -75,9 +75,21 @@ __device__ inline std::uint64_t operand_at(const std::uint8_t* shared) {
 template <int kTiles, int kSets>
 __device__ inline void multiply_group(float (&sums)[kTiles][kSets][4], int m, const std::uint32_t (&a)[4],
                                       std::uint64_t b) {
-  static_assert(kTiles == 8 || kTiles == 16 || kTiles == 32);
+  static_assert(kTiles == 2 || kTiles == 4 || kTiles == 8 || kTiles == 16 || kTiles == 32);
 #if NIBBLE_WARPGROUP_CORES
-  if constexpr (kTiles == 8) {
+  if constexpr (kTiles == 2) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, 1, 1, 1, 0;"
+        : NIBBLE_TILE_SUMS(0), NIBBLE_TILE_SUMS(1)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  } else if constexpr (kTiles == 4) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, 1, 1, 1, 0;"
+        : NIBBLE_TILE_SUMS(0), NIBBLE_TILE_SUMS(1), NIBBLE_TILE_SUMS(2), NIBBLE_TILE_SUMS(3)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  } else if constexpr (kTiles == 8) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"

@@ -87,28 +87,68 @@ inline bool packs_eight(const Pack& p) {
          is_aligned(p.out, 16) && is_aligned(p.inner_powers, 16);
 }
 
-/// kWide neighbours of m a thread and step: 1, or 4 where m is a multiple of that.
+/// kWide neighbours of m: 1, or 4 where m is a multiple of that.
+template <int kWide>
+__device__ inline void add_wide(const float* from, float (&sum)[kWide]) {
+  using Wide = std::conditional_t<kWide == 4, float4, float>;
+  const Wide held = *reinterpret_cast<const Wide*>(from);
+  NIBBLE_UNROLL
+  for (int w = 0; w < kWide; ++w) sum[w] += reinterpret_cast<const float*>(&held)[w];
+}
+/// Where the first part has them, and what becomes of them when all parts are added.
+template <int kWide>
+__device__ inline const float* sums_at(const Finish& f, std::int64_t wide, std::int64_t j, std::int64_t batch) {
+  return f.sums + (batch * f.n + j) * f.m + wide * kWide;
+}
+template <int kWide>
+__device__ inline void store_sums(const Finish& f, std::int64_t wide, std::int64_t j, std::int64_t batch,
+                                  float (&sum)[kWide]) {
+  NIBBLE_UNROLL
+  for (int w = 0; w < kWide; ++w) {
+    const std::int64_t i = wide * kWide + w, at = batch * f.out_batch_stride + j * f.out_stride + i;
+    if (f.powers != nullptr) sum[w] = sum[w] / f.powers[j] / *f.power;
+    if (f.bias != nullptr) sum[w] += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
+    if (f.add) sum[w] += load_as_f32(f.out, f.type, at);
+    store_rounded(f.out, f.type, at, sum[w]);
+  }
+}
+
+/// A thread adds all parts of an element, or of four, and goes on with others.
 template <int kWide>
 __global__ void finish_kernel(Finish f) {
-  using Wide = std::conditional_t<kWide == 4, float4, float>;
   for_each_element(f.m / kWide, f.n, f.batch, [&](std::int64_t wide, std::int64_t j, std::int64_t batch) {
-    const float* sums = f.sums + (batch * f.n + j) * f.m + wide * kWide;
+    const float* sums = sums_at<kWide>(f, wide, j, batch);
     float sum[kWide] = {};
 #pragma unroll 8
-    for (std::int64_t part = 0; part < f.parts; ++part) {
-      const Wide held = *reinterpret_cast<const Wide*>(sums + part * f.batch * f.n * f.m);
-      NIBBLE_UNROLL
-      for (int w = 0; w < kWide; ++w) sum[w] += reinterpret_cast<const float*>(&held)[w];
-    }
-    NIBBLE_UNROLL
-    for (int w = 0; w < kWide; ++w) {
-      const std::int64_t i = wide * kWide + w, at = batch * f.out_batch_stride + j * f.out_stride + i;
-      if (f.powers != nullptr) sum[w] = sum[w] / f.powers[j] / *f.power;
-      if (f.bias != nullptr) sum[w] += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
-      if (f.add) sum[w] += load_as_f32(f.out, f.type, at);
-      store_rounded(f.out, f.type, at, sum[w]);
-    }
+    for (std::int64_t part = 0; part < f.parts; ++part) add_wide(sums + part * f.batch * f.n * f.m, sum);
+    store_sums(f, wide, j, batch, sum);
   });
+}
+
+/// For few elements, one or four of which a block's kSlices threads add together: each every so many-th part, then one
+/// their sums.
+inline constexpr int kSlices = 8, kSlicedItems = 32;
+template <int kWide>
+__global__ void __launch_bounds__(kSlices* kSlicedItems) finish_slices_kernel(Finish f) {
+  __shared__ float slices[kSlices][kSlicedItems][kWide];
+  const int own = static_cast<int>(threadIdx.x) % kSlicedItems, slice = static_cast<int>(threadIdx.x) / kSlicedItems;
+  const int inner = static_cast<int>(f.m) / kWide, outer = static_cast<int>(f.n);
+  const int item = static_cast<int>(blockIdx.x) * kSlicedItems + own;
+  const int wide = item % inner, j = item / inner % outer, batch = item / inner / outer;
+  const bool is_there = batch < static_cast<int>(f.batch);
+  float sum[kWide] = {};
+  if (is_there) {
+    const float* sums = sums_at<kWide>(f, wide, j, batch);
+#pragma unroll 4
+    for (std::int64_t part = slice; part < f.parts; part += kSlices) add_wide(sums + part * f.batch * f.n * f.m, sum);
+  }
+  for (int w = 0; w < kWide; ++w) slices[slice][own][w] = sum[w];
+  __syncthreads();
+  if (slice != 0 || !is_there) return;
+  for (int s = 1; s < kSlices; ++s) {
+    for (int w = 0; w < kWide; ++w) sum[w] += slices[s][own][w];
+  }
+  store_sums(f, wide, j, batch, sum);
 }
 
 /// Threads that read several numbers for an element take one element each, so that few elements still fill a device.
@@ -129,12 +169,19 @@ nibble_status pack(const Pack& p, Stream stream, nibble_text* why) {
 }
 
 nibble_status finish(const Finish& f, Stream stream, nibble_text* why) {
-  constexpr std::int64_t kFew = 1 << 17;  // elements, of which four a thread would leave a device idle
+  // Elements of which four a thread, or with all of their parts one a thread, would leave a device idle.
+  constexpr std::int64_t kFew = 1 << 14, kSome = 1 << 18;
   const std::int64_t elements = f.m * f.n * f.batch;
-  if (f.parts > 1 && elements >= kFew && f.m % 4 == 0 && is_aligned(f.sums, 16)) {
-    return launch(finish_kernel<4>, element_launch("finish", elements / 4, 1), stream, why, f);
+  if (f.parts <= 1) return launch(finish_kernel<1>, element_launch("finish", elements), stream, why, f);
+  const bool by_four = elements >= kFew && f.m % 4 == 0 && is_aligned(f.sums, 16);
+  const std::int64_t items = by_four ? elements / 4 : elements;
+  if (elements >= kSome) {
+    return launch(by_four ? finish_kernel<4> : finish_kernel<1>, element_launch("finish", items, 1), stream, why, f);
   }
-  return launch(finish_kernel<1>, element_launch("finish", elements, f.parts > 1 ? 1 : 4), stream, why, f);
+  return launch(
+      by_four ? finish_slices_kernel<4> : finish_slices_kernel<1>,
+      {"finish", static_cast<std::uint64_t>((items + kSlicedItems - 1) / kSlicedItems), kSlices * kSlicedItems}, stream,
+      why, f);
 }
 
 }  // namespace nibble::gpu
