@@ -85,6 +85,13 @@ Result<nibble_caps> invent_caps(std::string_view spec) {
   return caps;
 }
 
+std::span<const std::string_view> known_devices() {
+  static constexpr std::string_view kDevices[] = {"cpu:avx512", "cpu:neon",   "cuda:7.5",   "cuda:8.0",
+                                                  "cuda:9.0",   "cuda:10.0",  "cuda:10.3",  "cuda:12.0",
+                                                  "hip:gfx90a", "hip:gfx942", "hip:gfx1100"};
+  return kDevices;
+}
+
 nibble_op find_op_id(std::string_view name) {
   const OpInfo* op = find_op(name);
   return op != nullptr ? op->id : 0;

@@ -17,23 +17,6 @@ struct Flags {
   bool json = false, markdown = false;
 };
 
-/// Devices to ask about: a back end serves what it serves on any of them. What this machine has plays no part, so that
-/// the table is the same everywhere.
-constexpr const char* kGpus[] = {"cuda:7.5",  "cuda:8.0",   "cuda:9.0",   "cuda:10.0",  "cuda:10.3",
-                                 "cuda:12.0", "hip:gfx90a", "hip:gfx942", "hip:gfx1100"};
-
-std::vector<nibble_caps> all_caps() {
-  nibble_caps cpu{};
-  cpu.struct_size = sizeof cpu;
-  cpu.device_type = NIBBLE_DEVICE_CPU;
-  cpu.device_index = -1;
-  cpu.lanes = 1;
-  cpu.isa = NIBBLE_ISA_PORTABLE | NIBBLE_ISA_SSE4 | NIBBLE_ISA_AVX2 | NIBBLE_ISA_AVX512 | NIBBLE_ISA_NEON;
-  std::vector<nibble_caps> all = {cpu};
-  for (const char* spec : kGpus) all.push_back(require(invent_caps(spec)));
-  return all;
-}
-
 /// What a back end does for one operation and format: the best kernel for each type that it writes.
 using Cell = std::map<Format, const nibble_kernel*>;
 
@@ -66,7 +49,10 @@ void ask(const Registry& registry, const nibble_caps& caps, RequestSpec spec, Li
 }
 
 std::vector<Line> all_lines(const Registry& registry) {
-  const std::vector<nibble_caps> devices = all_caps();
+  // A back end serves what it serves on any of them. What this machine has plays no part, so that the table is the
+  // same everywhere.
+  std::vector<nibble_caps> devices;
+  for (const std::string_view spec : known_devices()) devices.push_back(require(invent_caps(spec)));
   std::vector<Line> lines;
   for (const std::string_view op : op_names()) {
     for (const FormatInfo& format : formats()) {

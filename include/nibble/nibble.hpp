@@ -228,6 +228,8 @@ inline nibble_request make_request(nibble_op op) {
 /// "cuda:10.3", "cuda:9.0", "hip:gfx90a", "cpu:avx2": a device to ask `explain` about. NIBBLE_INVALID_ARGUMENT
 /// lists what is understood.
 NIBBLE_EXPORT Result<nibble_caps> invent_caps(std::string_view spec);
+/// Such devices, one for each that some kernel treats apart: what no kernel serves on any of these, none serves.
+NIBBLE_EXPORT std::span<const std::string_view> known_devices();
 
 /// "dequantize", "out_prod", "linear"; nullopt-like 0 for an unknown name, "op 9" for an unknown number.
 NIBBLE_EXPORT nibble_op find_op_id(std::string_view name);

@@ -5,6 +5,7 @@
 #include "core/decode.h"
 #include "core/ops/ops.h"
 
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -53,6 +54,8 @@ struct Fault {
 };
 constexpr Fault kFaults[] = {
     {"honest", On::all, [](const Call& c) { c.reference(); }},
+    {"refuses_all", On::all, nullptr},
+    {"for_other_processors", On::all, nullptr},
     {"writes_behind_dst", On::all,
      [](const Call& c) {
        c.reference();
@@ -151,6 +154,11 @@ struct Row {
   nibble_kernel kernel{};
 };
 
+nibble_status refuse(const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_text* why) {
+  std::snprintf(why->data, why->capacity, "is not in the mood");
+  return NIBBLE_UNSUPPORTED;
+}
+
 nibble_status query(const nibble_kernel* k, const nibble_caps*, const nibble_request* r, nibble_workspace_need* need,
                     nibble_text*) {
   need->bytes = need->minimum_bytes = static_cast<const Row*>(k->self)->op->reference_workspace(*r) + 8;
@@ -191,6 +199,8 @@ std::vector<Row> make_rows() {
     k.self = &row;
     k.query = query;
     k.execute = execute;
+    if (row.name.ends_with(".refuses_all")) k.supports = refuse;
+    if (row.name.ends_with(".for_other_processors")) k.isa = NIBBLE_ISA_AVX512;
   }
   return rows;
 }

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 PROGRAM, PLUGINS = sys.argv[1], sys.argv[2]
-FORMATS = "*/f32/*:*/q4_0/*:*/nf4*/*"
+FORMATS = ("f32", "q4_0", "nf4")  # that its rows claim
 faults = []
 
 
@@ -31,14 +31,20 @@ def rows_of(lines):
 
 
 all_rows = rows_of(run("--gtest_list_tests").stdout)
-done = run(f"--gtest_filter={FORMATS}")
+done = run(NIBBLE_TEST_REQUIRE="faulty")
 reruns = re.findall(r"^rerun: .*--gtest_filter='(.*)'$", done.stdout, re.M)
 failed = rows_of("\n".join(reruns))
-honest = {row for row in all_rows if row.endswith(".honest")}
-expect(f"there are {len(all_rows)} rows, {len(honest)} of them honest: expected 40 and 3",
-       (len(all_rows), len(honest)) == (40, 3))
+honest, idle, elsewhere = ({row for row in all_rows if row.endswith("." + name)}
+                           for name in ("honest", "refuses_all", "for_other_processors"))
+expect(f"there are {len(all_rows)} rows, {len(honest)} of them honest: expected 46 and 3",
+       (len(all_rows), len(honest)) == (46, 3))
 expect(f"honest rows failed: {sorted(honest & failed)}", not honest & failed)
-expect(f"faults that were not found: {sorted(all_rows - honest - failed)}", all_rows - honest == failed)
+empty_claims = re.findall(r"^FAILED: (\S+) claims (\S+) and never ran with it$", done.stdout, re.M)
+expect(f"empty claims: {empty_claims}", sorted(empty_claims) == sorted((row, f) for row in idle for f in FORMATS))
+not_run = re.findall(r"^NOT RUN: (\S+) with 3 formats, for other devices: needs avx512, ", done.stdout, re.M)
+expect(f"rows for other processors: {not_run}", sorted(not_run) == sorted(elsewhere))
+wrong = all_rows - honest - idle - elsewhere
+expect(f"faults that were not found: {sorted(wrong - failed)}", wrong == failed)
 expect(f"faults were found and the status is {done.returncode}: expected 1", done.returncode == 1)
 again = run(f"--gtest_filter={reruns[0]}")
 expect("a rerun line does not run its one failure", again.returncode == 1 and again.stdout.count("rerun: ") == 1)
@@ -62,5 +68,5 @@ with tempfile.TemporaryDirectory() as folder:
 
 for fault in faults:
     print(fault)
-print(f"{len(all_rows - honest)} faults, {len(reruns)} failures, {len(faults)} not as expected")
+print(f"{len(wrong | idle)} faults, {len(reruns)} failures, {len(faults)} not as expected")
 sys.exit(1 if faults else 0)

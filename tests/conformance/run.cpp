@@ -141,7 +141,7 @@ class Runner {
     if (s.message().empty() || s.message().find('\n') != std::string::npos) {
       return failed(fmt::format("refused with '{}': expected one line with a reason", s.message()));
     }
-    return Verdict{Kind::unsupported, s.message()};
+    return Verdict{.kind = Kind::unsupported, .text = s.message(), .refused = request_};
   }
 
   Verdict run_once() {

@@ -38,6 +38,24 @@ Verdict guarded(const Body& body, const RowOnDevice& row) {
   }
 }
 
+/// Why a row does not serve a request, on its own device or an invented one; empty: it does.
+std::string refusal(const RowOnDevice& row, const nibble_request& request, const nibble_caps* caps = nullptr) {
+  const auto decision = row.registry->explain(request, caps);
+  if (!decision) return decision.status().message();
+  for (const Candidate& c : decision->candidates) {
+    if (c.kernel == row.kernel->name) return c.accepted ? "" : c.reason;
+  }
+  return "no candidate";
+}
+
+bool serves_elsewhere(const RowOnDevice& row, const nibble_request& request) {
+  const auto specs = known_devices();
+  return std::any_of(specs.begin(), specs.end(), [&](std::string_view spec) {
+    const nibble_caps caps = invent_caps(spec).value();
+    return caps.device_type == row.device.type && refusal(row, request, &caps).empty();
+  });
+}
+
 void print_reasons(std::string_view what, const std::map<std::string, std::size_t>& reasons) {
   for (const auto& [reason, count] : reasons) fmt::print("  {:>7} {}: {}\n", count, what, reason);
 }
@@ -121,13 +139,18 @@ std::string Suite::rerun(const std::string& full_name) const {
 
 void Suite::run_test(const std::string& full_name, const RowOnDevice& row, const CaseName& name, const Body& body) {
   Counts& counts = counts_[row.backend];
+  const std::pair claim(row.label, name.format.substr(0, name.format.find('.')));
   const Verdict verdict = guarded(body, row);
   if (verdict.kind == Verdict::Kind::unsupported) {
-    ++counts.unsupported[fmt::format("{}: {}", row.label, verdict.text)];
+    const std::string why = refusal(row, verdict.refused);
+    const std::string& reason = why.empty() ? verdict.text : why;  // no candidate's: the workspace's, for one
+    ++counts.unsupported[fmt::format("{}: {}", row.label, reason)];
+    if (executed_formats_.count(claim) == 0 && elsewhere_.count(claim) == 0 && serves_elsewhere(row, verdict.refused))
+      elsewhere_.emplace(claim, reason);
     return;
   }
   ++counts.executed;
-  executed_formats_.emplace(row.label, name.format.substr(0, name.format.find('.')));
+  executed_formats_.insert(claim);
   const std::string* known = expected_.reason(full_name);
   const bool failed = verdict.kind == Verdict::Kind::failed;
   if (known != nullptr && failed) {
@@ -166,11 +189,18 @@ bool Suite::summarize(const std::vector<std::string>& required, bool complete) c
   if (!complete) return good;
   for (const RowOnDevice& row : rows_) {
     if (std::find(required.begin(), required.end(), row.backend) == required.end()) continue;
+    std::map<std::string, std::size_t> not_here;
     for (std::uint64_t i = 0; i < row.kernel->format_count; ++i) {
-      const std::string format = format_name(row.kernel->formats[i]);
-      if (executed_formats_.count({row.label, format}) == 0)
-        fault(fmt::format("{} claims {} and never ran with it", row.label, format));
+      const std::pair claim(row.label, format_name(row.kernel->formats[i]));
+      if (executed_formats_.count(claim) != 0) continue;
+      if (const auto found = elsewhere_.find(claim); found != elsewhere_.end()) {
+        ++not_here[found->second];
+      } else {
+        fault(fmt::format("{} claims {} and never ran with it", claim.first, claim.second));
+      }
     }
+    for (const auto& [reason, formats] : not_here)
+      fmt::print("NOT RUN: {} with {} formats, for other devices: {}\n", row.label, formats, reason);
   }
   return good;
 }

@@ -54,7 +54,8 @@ class Suite {
   const Problem& problem(const void* key, const Build& build);
 
   /// Prints the counts; answers whether the run holds: something was executed, for each of `required` (back ends) too,
-  /// and, where the run was complete, every format that a required back end's row claims.
+  /// and, where the run was complete, every format that a required back end's row claims, but those that it serves on
+  /// other devices alone (AVX-512's on a processor without it): these it names.
   bool summarize(const std::vector<std::string>& required, bool complete) const;
 
  private:
@@ -66,8 +67,9 @@ class Suite {
   ExpectedFailures expected_;
   bool reduced_;
   std::string program_;
-  std::map<std::string, Counts> counts_;                            ///< by back end
-  std::set<std::pair<std::string, std::string>> executed_formats_;  ///< row label, format name
+  std::map<std::string, Counts> counts_;                                  ///< by back end
+  std::set<std::pair<std::string, std::string>> executed_formats_;        ///< row label, format name
+  std::map<std::pair<std::string, std::string>, std::string> elsewhere_;  ///< the same, refused for the device: why
   const void* kept_key_ = nullptr;
   Problem kept_;
 };
