@@ -69,6 +69,20 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual((record["steps"][0]["passed"], record["steps"][0]["summary"]), (False, "0 executed, 0 failed"))
 
+    def test_a_format_that_ran_in_one_shard_ran(self):
+        """Shards differ in nothing here but what each prints, so one program says both shards' lines."""
+        lines = [self.conformance] * 2
+        lines += ["hip.a: 2 executed, 1 of 2 formats; never with q4_k", "hip.a: 1 executed, 1 of 2 formats; never with q8_0"]
+        lines += ["hip.b: 0 executed, 0 of 2 formats; 2 for other devices: needs more"] * 2
+        self.conformance = "\n".join(lines)
+        done, record = self.check([MI250])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(record["steps"][0]["rows"], {"hip.a": 3, "hip.b": 0})
+        self.conformance += "\nhip.c: 3 executed, 1 of 3 formats; 1 for other devices: needs more; never with q4_k"
+        done, record = self.check([MI250])
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(record["steps"][0]["summary"], "10 executed, 0 failed; never run: hip.c with q4_k")
+
     def test_without_a_usable_gpu_the_reasons_are_told(self):
         done, record = self.check([NONE, NO_CODE])
         self.assertEqual((done.returncode, record), (1, None))

@@ -67,9 +67,11 @@ int run(const std::string& program) {
   add_determinism_cases(suite);
   const int result = RUN_ALL_TESTS();
   if (GTEST_FLAG_GET(list_tests)) return result;
-  const bool complete = GTEST_FLAG_GET(filter) == "*" && testing::UnitTest::GetInstance()->test_to_run_count() ==
-                                                             testing::UnitTest::GetInstance()->total_test_count();
-  return suite.summarize(split(variable("NIBBLE_TEST_REQUIRE")), complete) ? result : 1;
+  const auto& tests = *testing::UnitTest::GetInstance();
+  const Part part = GTEST_FLAG_GET(filter) != "*"                           ? Part::chosen
+                    : tests.test_to_run_count() != tests.total_test_count() ? Part::shard
+                                                                            : Part::all;
+  return suite.summarize(split(variable("NIBBLE_TEST_REQUIRE")), part) ? result : 1;
 }
 
 }  // namespace

@@ -20,6 +20,11 @@ using Behind = test::GuardedBuffer::Behind;
 
 Verdict failed(std::string text) { return {Kind::failed, std::move(text)}; }
 
+void set_device(Tensor& t, const Device& device) {
+  t.device_type = device.type;
+  t.device_index = device.index;
+}
+
 /// The request's inputs on a device.
 class PlacedInputs {
  public:
@@ -32,8 +37,6 @@ class PlacedInputs {
       // The pointer leads to the allocation's start: a kernel that forgets byte_offset reads canaries.
       t.data = buffers_[i]->base();
       t.byte_offset = buffers_[i]->offset();
-      t.device_type = row.device.type;
-      t.device_index = row.device.index;
     }
   }
 
@@ -91,16 +94,20 @@ std::string check_values(const Problem& problem, const std::vector<std::uint8_t>
 class Runner {
  public:
   Runner(const RowOnDevice& row, const Problem& problem, const RunOptions& options)
-      : row_(row), problem_(problem), options_(options), request_(problem.request), inputs_(row, problem, request_) {
+      : row_(row), problem_(problem), options_(options), request_(problem.request) {
     request_.math = row.kernel->math;
     request_.workspace_limit_bytes = options.limit_bytes;
     request_.threads = options.threads;
-    request_.dst.device_type = row.device.type;
-    request_.dst.device_index = row.device.index;
+    for (const InputSlot& slot : kInputs) {
+      if (present(slot.of(request_))) set_device(slot.of(request_), row.device);
+    }
+    set_device(request_.dst, row.device);
   }
 
   Verdict run() {
     if (auto refused = plan()) return *refused;
+    // Only now: most rows refuse most cases, and memory of a GPU is slow to get.
+    const PlacedInputs inputs(row_, problem_, request_);
     Verdict verdict = run_once();
     for (int i = 1; i < options_.runs && verdict.kind == Kind::executed; ++i) {
       const Verdict again = run_once();
@@ -108,7 +115,7 @@ class Runner {
       if (again.dst != verdict.dst)
         return failed(fmt::format("run {} gave other bits than the first: expected the same from run to run", i + 1));
     }
-    if (const std::string fault = inputs_.check(); !fault.empty()) return failed(fault);
+    if (const std::string fault = inputs.check(); !fault.empty()) return failed(fault);
     return verdict;
   }
 
@@ -177,7 +184,6 @@ class Runner {
   const Problem& problem_;
   const RunOptions& options_;
   nibble_request request_;
-  PlacedInputs inputs_;
   std::optional<Plan> plan_;
 };
 

@@ -44,7 +44,7 @@ struct Verdict {
   Kind kind = Kind::executed;
   std::string text;                 ///< the reason of a refusal, or what is wrong
   std::vector<std::uint8_t> dst{};  ///< the image after the call
-  nibble_request refused{};         ///< what was refused; its pointers lead nowhere any more
+  nibble_request refused{};         ///< what was refused: to ask about, not to run
 };
 
 /// Plans, places inputs and output between canaries, runs, and checks: the values, dst's padding, the canaries, the

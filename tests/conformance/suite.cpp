@@ -3,6 +3,7 @@
 #include "tests/conformance/suite.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -139,18 +140,20 @@ std::string Suite::rerun(const std::string& full_name) const {
 
 void Suite::run_test(const std::string& full_name, const RowOnDevice& row, const CaseName& name, const Body& body) {
   Counts& counts = counts_[row.backend];
-  const std::pair claim(row.label, name.format.substr(0, name.format.find('.')));
+  RowCounts& of_row = row_counts_[row.label];
+  const std::string format = name.format.substr(0, name.format.find('.'));
   const Verdict verdict = guarded(body, row);
   if (verdict.kind == Verdict::Kind::unsupported) {
     const std::string why = refusal(row, verdict.refused);
     const std::string& reason = why.empty() ? verdict.text : why;  // no candidate's: the workspace's, for one
     ++counts.unsupported[fmt::format("{}: {}", row.label, reason)];
-    if (executed_formats_.count(claim) == 0 && elsewhere_.count(claim) == 0 && serves_elsewhere(row, verdict.refused))
-      elsewhere_.emplace(claim, reason);
+    if (of_row.executed.count(format) == 0 && of_row.elsewhere.count(format) == 0 &&
+        serves_elsewhere(row, verdict.refused))
+      of_row.elsewhere.emplace(format, reason);
     return;
   }
   ++counts.executed;
-  executed_formats_.insert(claim);
+  ++of_row.executed[format];
   const std::string* known = expected_.reason(full_name);
   const bool failed = verdict.kind == Verdict::Kind::failed;
   if (known != nullptr && failed) {
@@ -165,7 +168,29 @@ void Suite::run_test(const std::string& full_name, const RowOnDevice& row, const
   }
 }
 
-bool Suite::summarize(const std::vector<std::string>& required, bool complete) const {
+std::string Suite::print_row(const RowOnDevice& row) const {
+  static const RowCounts kNone;
+  const auto found = row_counts_.find(row.label);
+  const RowCounts& counts = found != row_counts_.end() ? found->second : kNone;
+  std::vector<std::string> never;
+  std::map<std::string, std::size_t> elsewhere;
+  for (std::uint64_t i = 0; i < row.kernel->format_count; ++i) {
+    const std::string format = format_name(row.kernel->formats[i]);
+    if (counts.executed.count(format) != 0) continue;
+    if (const auto reason = counts.elsewhere.find(format); reason != counts.elsewhere.end()) {
+      ++elsewhere[reason->second];
+    } else {
+      never.push_back(format);
+    }
+  }
+  fmt::print("{}: {} executed, {} of {} formats", row.label, total(counts.executed), counts.executed.size(),
+             row.kernel->format_count);
+  for (const auto& [reason, formats] : elsewhere) fmt::print("; {} for other devices: {}", formats, reason);
+  fmt::print("{}{}\n", never.empty() ? "" : "; never with ", fmt::join(never, " "));
+  return fmt::format("{}", fmt::join(never, " "));
+}
+
+bool Suite::summarize(const std::vector<std::string>& required, Part part) const {
   bool good = true;
   const auto fault = [&](const std::string& text) {
     fmt::print("FAILED: {}\n", text);
@@ -186,21 +211,12 @@ bool Suite::summarize(const std::vector<std::string>& required, bool complete) c
     if (found == counts_.end() || found->second.executed == 0)
       fault(fmt::format("NIBBLE_TEST_REQUIRE names '{}', which executed nothing", backend));
   }
-  if (!complete) return good;
+  if (part == Part::chosen) return good;
   for (const RowOnDevice& row : rows_) {
-    if (std::find(required.begin(), required.end(), row.backend) == required.end()) continue;
-    std::map<std::string, std::size_t> not_here;
-    for (std::uint64_t i = 0; i < row.kernel->format_count; ++i) {
-      const std::pair claim(row.label, format_name(row.kernel->formats[i]));
-      if (executed_formats_.count(claim) != 0) continue;
-      if (const auto found = elsewhere_.find(claim); found != elsewhere_.end()) {
-        ++not_here[found->second];
-      } else {
-        fault(fmt::format("{} claims {} and never ran with it", claim.first, claim.second));
-      }
-    }
-    for (const auto& [reason, formats] : not_here)
-      fmt::print("NOT RUN: {} with {} formats, for other devices: {}\n", row.label, formats, reason);
+    const std::string never = print_row(row);
+    const bool must = std::find(required.begin(), required.end(), row.backend) != required.end();
+    if (part == Part::all && must && !never.empty())
+      fault(fmt::format("{} never ran with what it claims to serve: {}", row.label, never));
   }
   return good;
 }

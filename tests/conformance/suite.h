@@ -6,10 +6,10 @@
 #include "tests/conformance/expected_failures.h"
 #include "tests/conformance/run.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +21,15 @@ struct Counts {
   std::size_t executed = 0, failed = 0, failed_as_expected = 0;
   std::map<std::string, std::size_t> unsupported, skipped;  ///< by reason
 };
+
+/// What became of a row's cases.
+struct RowCounts {
+  std::map<std::string, std::size_t> executed;   ///< by format
+  std::map<std::string, std::string> elsewhere;  ///< formats that it serves on other devices alone: why not here
+};
+
+/// Which of the cases were run.
+enum class Part : std::uint8_t { all, shard, chosen };
 
 /// Names a case: `format/case` of an operation. Names hold no ':' and no '-', which GoogleTest's filter would read.
 struct CaseName {
@@ -53,13 +62,16 @@ class Suite {
   /// The problem of a key, built if another was wanted last.
   const Problem& problem(const void* key, const Build& build);
 
-  /// Prints the counts; answers whether the run holds: something was executed, for each of `required` (back ends) too,
-  /// and, where the run was complete, every format that a required back end's row claims, but those that it serves on
-  /// other devices alone (AVX-512's on a processor without it): these it names.
-  bool summarize(const std::vector<std::string>& required, bool complete) const;
+  /// Prints the counts, a row's too where the cases were not chosen by a filter. Answers whether the run holds:
+  /// something was executed, for each of `required` (back ends) too, and, where all was run, with every format that a
+  /// required back end's row claims, but those that it serves on other devices alone (AVX-512's on a processor
+  /// without it).
+  bool summarize(const std::vector<std::string>& required, Part part) const;
 
  private:
   void run_test(const std::string& full_name, const RowOnDevice& row, const CaseName& name, const Body& body);
+  /// Answers the formats that it claims and never ran with, nor serves elsewhere alone.
+  std::string print_row(const RowOnDevice& row) const;
   [[nodiscard]] std::string rerun(const std::string& full_name) const;
 
   std::vector<RowOnDevice> rows_;
@@ -67,9 +79,8 @@ class Suite {
   ExpectedFailures expected_;
   bool reduced_;
   std::string program_;
-  std::map<std::string, Counts> counts_;                                  ///< by back end
-  std::set<std::pair<std::string, std::string>> executed_formats_;        ///< row label, format name
-  std::map<std::pair<std::string, std::string>, std::string> elsewhere_;  ///< the same, refused for the device: why
+  std::map<std::string, Counts> counts_;         ///< by back end
+  std::map<std::string, RowCounts> row_counts_;  ///< by label
   const void* kept_key_ = nullptr;
   Problem kept_;
 };
