@@ -214,8 +214,8 @@ nibble_status FusedRow<kCores>::execute(const nibble_kernel*, const nibble_caps*
   }
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
-  FusedPlan plan = plan_fused(*r, kCores, caps->processors, gpu::workspace_limit(*r));
-  if (plan.total() > workspace_bytes) plan = plan_fused(*r, kCores, caps->processors, workspace_bytes);
+  const std::uint64_t bytes = std::min(gpu::workspace_limit(*r), workspace_bytes);
+  const FusedPlan plan = plan_fused(*r, kCores, caps->processors, bytes);
   const FusedMemory memory(plan, workspace);
   FusedWork work = work_of(*r);
   work.grads = memory.grads;

@@ -152,11 +152,9 @@ class Run {
   std::uint8_t *decoded_, *packed_;
 };
 
-/// Also asked of the call itself: a choice is kept for other addresses.
-nibble_status starts_evenly(const nibble_request& r, nibble_text* why) {
-  const FusedWork work = work_of(r);
-  if (reinterpret_cast<std::uintptr_t>(work.weight) % 2 == 0 && work.row_stride % 2 == 0) return NIBBLE_OK;
-  return fail(why, NIBBLE_UNSUPPORTED, "the weight's rows start at odd bytes: expected even ones");
+/// The kernel that looks through a weight's scales reads them as pairs of bytes.
+bool starts_evenly(const nibble_request& r) {
+  return reinterpret_cast<std::uintptr_t>(bytes_of(r.weight.packed)) % 2 == 0;
 }
 
 bool nothing_to_do(const nibble_request& r) { return element_count(r.dst) == 0; }
@@ -184,21 +182,28 @@ nibble_status scaled_supports(const nibble_kernel* k, const nibble_caps* caps, c
                               nibble_text* why) {
   if (const nibble_status s = multiplies_halves(k, caps, r, why); s != NIBBLE_OK) return s;
   if (r->weight.packed.shape[1] == 0) return fail(why, NIBBLE_UNSUPPORTED, "the weight has no rows");
-  return starts_evenly(*r, why);
+  // Strides alone: a choice is kept for other addresses, and what starts oddly is multiplied packed, by warps.
+  if (const std::int64_t stride = work_of(*r).row_stride; stride % 2 != 0) {
+    return fail(why, NIBBLE_UNSUPPORTED, "rows of the weight are {} bytes apart: expected a multiple of 2", stride);
+  }
+  return NIBBLE_OK;
 }
 
-nibble_status query_scaled(const nibble_kernel*, const nibble_caps*, const nibble_request* r,
+nibble_status query_scaled(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r,
                            nibble_workspace_need* need, nibble_text*) {
-  need->minimum_bytes = nothing_to_do(*r) ? 0 : least_plan(*r).total();
+  const std::uint64_t packed = plan_fused(*r, Cores::warp, caps->processors, 0).total();
+  need->minimum_bytes = nothing_to_do(*r) ? 0 : std::max(least_plan(*r).total(), packed);
   need->bytes = std::max(plan_scaled(*r, gpu::workspace_limit(*r)).total(), need->minimum_bytes);
   need->alignment = gpu::kPieceAlignment;
   return NIBBLE_OK;
 }
 
-nibble_status execute_scaled(const nibble_kernel*, const nibble_caps*, const nibble_request* r, void* workspace,
+nibble_status execute_scaled(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r, void* workspace,
                              std::uint64_t workspace_bytes, void* stream, nibble_text* why) {
   if (nothing_to_do(*r)) return NIBBLE_OK;
-  if (const nibble_status s = starts_evenly(*r, why); s != NIBBLE_OK) return s;
+  if (!starts_evenly(*r)) {
+    return FusedRow<Cores::warp>::execute(nullptr, caps, r, workspace, workspace_bytes, stream, why);
+  }
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
   ScaledPlan plan = plan_scaled(*r, gpu::workspace_limit(*r));

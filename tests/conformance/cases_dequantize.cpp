@@ -20,7 +20,7 @@ struct DequantizeCase {
   Contents contents = Contents::random_bits;
   std::int64_t dst_padding = 0;
   bool swap_dst_outer = false;
-  bool off_alignment = false;  ///< weight and dst at the least aligned addresses that are allowed
+  bool off_alignment = false;
 };
 
 Problem build(const DequantizeCase& c, const std::string& name) {
@@ -33,11 +33,7 @@ Problem build(const DequantizeCase& c, const std::string& name) {
   for (const float x : test::decode_all(p.request.weight)) exact.bits.push_back(test::rounded_bits(c.to, x));
   p.expected = std::move(exact);
   poison_dst(p);
-  if (c.off_alignment) {
-    const FormatInfo& info = *find_format(c.kind.format);
-    p.weight_skew = info.kind == FormatInfo::Kind::element ? info.block_bytes : 1;
-    p.dst_skew = static_cast<std::size_t>(test::element_bytes(c.to));
-  }
+  if (c.off_alignment) put_off_alignment(p);
   return p;
 }
 

@@ -78,6 +78,7 @@ void add_views_and_values(Suite& suite, test::WeightKind kind) {
   // Larger than one panel, chunk or tile in every direction, and no multiple of them.
   const std::int64_t out = suite.reduced() ? 270 : 533, tokens = suite.reduced() ? 9 : 37;
   add(suite, {.kind = kind, .in = row_values(kind, 517), .out = out, .tokens = tokens});
+  add(suite, {.kind = kind, .in = row_values(kind, 300), .out = 70, .tokens = 5, .off_alignment = true});
   add(suite,
       {.kind = kind, .in = row_values(kind, 1024), .out = 20, .tokens = 3, .contents = test::Contents::one_nan_block});
   add(suite, {.kind = kind, .in = 0, .out = 20, .tokens = 3, .has_bias = true});

@@ -98,6 +98,9 @@ void add_views(Suite& suite, test::WeightKind kind) {
     c.swap_dst_outer = true;
     add(suite, c);
   }
+  for (const std::int64_t tokens : {5, 40}) {
+    add(suite, {.kind = kind, .columns = row_values(kind, 544), .k = 70, .tokens = tokens, .off_alignment = true});
+  }
   for (const Activations a : {Activations::expanded_one, Activations::one_per_k}) {
     OutProdCase c = base;
     c.k = 33;

@@ -38,6 +38,12 @@ void set_weight(Problem& p, test::HostWeight weight) {
   p.bytes[kNestedCode] = std::move(weight.nested_code);
 }
 
+void put_off_alignment(Problem& p) {
+  const FormatInfo& info = *find_format(p.request.weight.packed.format);
+  p.weight_skew = info.kind == FormatInfo::Kind::element ? info.block_bytes : 1;
+  p.dst_skew = static_cast<std::size_t>(test::element_bytes(p.request.dst.format));
+}
+
 void poison_dst(Problem& p) {
   constexpr std::uint32_t kNumber = 0x5a5a5a5a;  // finite in f32, f16 and bf16
   const Tensor& dst = p.request.dst;

@@ -65,6 +65,8 @@ Tensor make_view(Format type, const std::array<std::int64_t, 4>& shape, std::int
                  bool swap_outer = false);
 
 void set_weight(Problem& p, test::HostWeight weight);
+/// Puts the weight and dst at the least aligned addresses that are allowed.
+void put_off_alignment(Problem& p);
 /// Fills dst with poison, which is NaN but where a NaN is expected: there it is a number, so that an element that was
 /// not written always shows.
 void poison_dst(Problem& p);

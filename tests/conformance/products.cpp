@@ -169,6 +169,7 @@ std::string common_name(const Case& c) {
   if (c.weight_padding_blocks != 0) text += "_padded_weight";
   if (c.src1_padding != 0) text += "_padded_src1";
   if (c.dst_padding != 0) text += "_padded_dst";
+  if (c.off_alignment) text += "_off_alignment";
   return text;
 }
 
@@ -204,6 +205,7 @@ Problem build_out_prod(const OutProdCase& c) {
   p.expected = out_prod_sums(p, c.activations);
   poison_dst(p);
   if (c.accumulate) start_from_numbers(p, r);
+  if (c.off_alignment) put_off_alignment(p);
   return p;
 }
 
@@ -224,6 +226,7 @@ Problem build_linear(const LinearCase& c) {
   }
   p.expected = linear_sums(p, c.activations);
   poison_dst(p);
+  if (c.off_alignment) put_off_alignment(p);
   return p;
 }
 

@@ -33,7 +33,7 @@ struct OutProdCase {
   Activations activations = Activations::normal;
   test::Contents contents = test::Contents::moderate;
   std::int64_t weight_padding_blocks = 0, src1_padding = 0, dst_padding = 0;
-  bool swap_dst_outer = false, accumulate = false;
+  bool swap_dst_outer = false, accumulate = false, off_alignment = false;
 };
 /// "t16_k1_f16_transposed_b3x1_r1x2"
 std::string name_of(const OutProdCase& c);
@@ -49,6 +49,7 @@ struct LinearCase {
   Activations activations = Activations::normal;
   test::Contents contents = test::Contents::moderate;
   std::int64_t weight_padding_blocks = 0, src1_padding = 0, dst_padding = 0;
+  bool off_alignment = false;
 };
 std::string name_of(const LinearCase& c);
 Problem build_linear(const LinearCase& c);
