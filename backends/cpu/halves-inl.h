@@ -99,8 +99,14 @@ HWY_INLINE hn::Vec<D16> round_to_bfloat16(hn::Vec<Df> x) {
   const auto bits = hn::BitCast(d, x);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
   const auto rounded = hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd);
-  const auto quiet = hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(x)), hn::Or(bits, hn::Set(d, 0x400000)), rounded);
-  return hn::DemoteTo(D16(), hn::BitCast(Di(), hn::ShiftRight<16>(quiet)));
+  // All ones, a NaN too, where x is one.
+  const auto quiet = hn::Or(rounded, hn::BitCast(d, hn::VecFromMask(Df(), hn::IsNaN(x))));
+  const auto upper = hn::ShiftRight<16>(quiet);
+#if HWY_TARGET == HWY_AVX2
+  return hn::Vec<D16>{_mm_packus_epi32(_mm256_castsi256_si128(upper.raw), _mm256_extracti128_si256(upper.raw, 1))};
+#else
+  return hn::DemoteTo(D16(), hn::BitCast(Di(), upper));
+#endif
 }
 #endif
 
