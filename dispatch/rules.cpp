@@ -60,7 +60,8 @@ constexpr When on_hopper(std::int64_t min_tokens, std::int64_t max_tokens, std::
 constexpr nibble_format kQuickest[] = {NIBBLE_Q1_0,  NIBBLE_Q2_0,   NIBBLE_Q4_0, NIBBLE_Q4_1, NIBBLE_Q2_K,
                                        NIBBLE_Q3_K,  NIBBLE_Q4_K,   NIBBLE_Q5_0, NIBBLE_Q5_K, NIBBLE_Q8_0,
                                        NIBBLE_TQ2_0, NIBBLE_IQ4_NL, NIBBLE_MXFP4};
-/// What 9 to 32 tokens multiply faster so: any weight, and one that is not large.
+/// What 9 to 32 tokens multiply faster so: of middling weights and large ones, and of middling ones alone, since the
+/// rule of large ones (kSome) stands before theirs.
 constexpr nibble_format kFewByGroups[] = {NIBBLE_NF4,   NIBBLE_FP4,   NIBBLE_Q1_0, NIBBLE_Q2_K,
                                           NIBBLE_TQ1_0, NIBBLE_IQ1_S, NIBBLE_IQ3_S};
 constexpr nibble_format kFewOfLessByGroups[] = {NIBBLE_Q2_0, NIBBLE_Q4_K, NIBBLE_Q5_K, NIBBLE_BLOCKWISE8};

@@ -1,5 +1,5 @@
 // Tables of codes: of bytes, which permutations of registers look up, and of halves in shared memory.
-// Apart from the panels because engines share them.
+// Apart from the panels because how a code is looked up is no part of how a format lies.
 #ifndef NIBBLE_BACKENDS_CUDA_CODE_TABLES_H
 #define NIBBLE_BACKENDS_CUDA_CODE_TABLES_H
 

@@ -156,6 +156,12 @@ FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processo
   return p;
 }
 
+FusedPlan plan_fused_within(const nibble_request& r, Cores cores, std::int64_t processors,
+                            std::uint64_t workspace_bytes) {
+  const FusedPlan plan = plan_fused(r, cores, processors, gpu::workspace_limit(r));
+  return plan.total() <= workspace_bytes ? plan : plan_fused(r, cores, processors, workspace_bytes);
+}
+
 nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,
                                 nibble_text* why) {
   if (const nibble_status s = gpu::product_supports(k, caps, r, why); s != NIBBLE_OK) return s;
@@ -214,8 +220,7 @@ nibble_status FusedRow<kCores>::execute(const nibble_kernel*, const nibble_caps*
   }
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
-  const std::uint64_t bytes = std::min(gpu::workspace_limit(*r), workspace_bytes);
-  const FusedPlan plan = plan_fused(*r, kCores, caps->processors, bytes);
+  const FusedPlan plan = plan_fused_within(*r, kCores, caps->processors, workspace_bytes);
   const FusedMemory memory(plan, workspace);
   FusedWork work = work_of(*r);
   work.grads = memory.grads;

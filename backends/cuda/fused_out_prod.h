@@ -136,6 +136,10 @@ struct FusedPlan {
   }
 };
 FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processors, std::uint64_t bytes);
+/// The request's plan again, cut anew only where less memory came: splits are rounded after they were found to fit, so
+/// a search within what the plan takes would end with fewer.
+FusedPlan plan_fused_within(const nibble_request& r, Cores cores, std::int64_t processors,
+                            std::uint64_t workspace_bytes);
 
 /// What every product of halves asks of a device and a request; `k` is of one matrix.
 nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,

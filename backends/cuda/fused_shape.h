@@ -68,7 +68,8 @@ struct FusedShape {
   /// Rows, then gradients; for warpgroups the scales of all pieces too, since other warps make them ahead.
   static constexpr int kStage = kRaw + kGrads + (kByGroups ? kSumColumns / kPieceColumns * kWarpScales : 0);
   static constexpr int kOtherScales = kByGroups ? 0 : kFusedWarps * kWarpScales;
-  /// Two blocks on a multiprocessor of 8.0, 9.0, 10.0 and 10.3, one on smaller ones; of warpgroups one.
+  /// Two blocks on a multiprocessor of 9.0, 10.0 and 10.3, one on smaller ones (8.0's too where a format needs most of
+  /// this); of warpgroups one.
   static constexpr int kMostShared = (kByGroups ? 224 : 98) << 10;
   static constexpr int kStages =
       std::min(kByGroups ? 6 : 4, (kMostShared - kOtherScales - 4 * P::Table::kWords) / (kTeams * kStage));

@@ -152,9 +152,25 @@ class Run {
   std::uint8_t *decoded_, *packed_;
 };
 
-/// The kernel that looks through a weight's scales reads them as pairs of bytes.
-bool starts_evenly(const nibble_request& r) {
-  return reinterpret_cast<std::uintptr_t>(bytes_of(r.weight.packed)) % 2 == 0;
+/// The kernel that looks through a weight's scales reads those within its blocks as pairs of bytes.
+bool scales_start_evenly(const nibble_request& r) {
+  return gpu::keeps_scales_beside(gpu::layout_of(r.weight.packed.format).engine) ||
+         reinterpret_cast<std::uintptr_t>(bytes_of(r.weight.packed)) % 2 == 0;
+}
+
+std::uint64_t least_packed_bytes(const nibble_request& r, const nibble_caps& caps) {
+  return plan_fused(r, Cores::warp, caps.processors, 0).total();
+}
+
+/// A choice is kept for other addresses, so what starts oddly is multiplied packed, by warps.
+nibble_status multiply_packed(const nibble_caps* caps, const nibble_request* r, void* workspace, std::uint64_t bytes,
+                              void* stream, nibble_text* why) {
+  if (const std::uint64_t least = least_packed_bytes(*r, *caps); bytes < least) {
+    return fail(why, NIBBLE_OUT_OF_MEMORY,
+                "workspace of {} bytes for a weight at an odd address: expected {} or more, or an even address", bytes,
+                least);
+  }
+  return FusedRow<Cores::warp>::execute(nullptr, caps, r, workspace, bytes, stream, why);
 }
 
 bool nothing_to_do(const nibble_request& r) { return element_count(r.dst) == 0; }
@@ -182,7 +198,7 @@ nibble_status scaled_supports(const nibble_kernel* k, const nibble_caps* caps, c
                               nibble_text* why) {
   if (const nibble_status s = multiplies_halves(k, caps, r, why); s != NIBBLE_OK) return s;
   if (r->weight.packed.shape[1] == 0) return fail(why, NIBBLE_UNSUPPORTED, "the weight has no rows");
-  // Strides alone: a choice is kept for other addresses, and what starts oddly is multiplied packed, by warps.
+  // Strides alone: addresses are not known yet.
   if (const std::int64_t stride = work_of(*r).row_stride; stride % 2 != 0) {
     return fail(why, NIBBLE_UNSUPPORTED, "rows of the weight are {} bytes apart: expected a multiple of 2", stride);
   }
@@ -191,9 +207,10 @@ nibble_status scaled_supports(const nibble_kernel* k, const nibble_caps* caps, c
 
 nibble_status query_scaled(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r,
                            nibble_workspace_need* need, nibble_text*) {
-  const std::uint64_t packed = plan_fused(*r, Cores::warp, caps->processors, 0).total();
-  need->minimum_bytes = nothing_to_do(*r) ? 0 : std::max(least_plan(*r).total(), packed);
-  need->bytes = std::max(plan_scaled(*r, gpu::workspace_limit(*r)).total(), need->minimum_bytes);
+  need->minimum_bytes = nothing_to_do(*r) ? 0 : least_plan(*r).total();
+  // An odd address may come, within the limit.
+  const std::uint64_t limit = gpu::workspace_limit(*r), packed = std::min(limit, least_packed_bytes(*r, *caps));
+  need->bytes = std::max({plan_scaled(*r, limit).total(), packed, need->minimum_bytes});
   need->alignment = gpu::kPieceAlignment;
   return NIBBLE_OK;
 }
@@ -201,9 +218,7 @@ nibble_status query_scaled(const nibble_kernel*, const nibble_caps* caps, const 
 nibble_status execute_scaled(const nibble_kernel*, const nibble_caps* caps, const nibble_request* r, void* workspace,
                              std::uint64_t workspace_bytes, void* stream, nibble_text* why) {
   if (nothing_to_do(*r)) return NIBBLE_OK;
-  if (!starts_evenly(*r)) {
-    return FusedRow<Cores::warp>::execute(nullptr, caps, r, workspace, workspace_bytes, stream, why);
-  }
+  if (!scales_start_evenly(*r)) return multiply_packed(caps, r, workspace, workspace_bytes, stream, why);
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
   ScaledPlan plan = plan_scaled(*r, gpu::workspace_limit(*r));
