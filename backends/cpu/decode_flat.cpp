@@ -90,16 +90,14 @@ void decode_flat4(const nibble_weight& w, std::int64_t first, std::int64_t count
   for_each_block(w, first, count, static_cast<Element*>(to.to), part);
 }
 
-#if HWY_TARGET == HWY_AVX3
-#define NIBBLE_CPU_HAS_LOOK_UP 1
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+/// A vector of what lies at so many codes. AVX2's gathers take twice as long as loads one by one (Zen 3:
+/// bench/results).
 HWY_INLINE hn::Vec<Df> look_up(const float* HWY_RESTRICT code, const std::uint8_t* HWY_RESTRICT packed) {
+#if HWY_TARGET == HWY_AVX3
   const hn::Rebind<std::uint8_t, Df> d8;
   return hn::GatherIndex(Df(), code, hn::PromoteTo(Di(), hn::LoadU(d8, packed)));
-}
-#elif HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
-#define NIBBLE_CPU_HAS_LOOK_UP 1
-/// Loads one by one, for AVX2's gathers take twice as long (measured on Zen 3), and longer where microcode guards them.
-HWY_INLINE hn::Vec<Df> look_up(const float* HWY_RESTRICT code, const std::uint8_t* HWY_RESTRICT packed) {
+#else
   const auto four = [&](int first) HWY_ATTR {
     std::uint32_t codes;
     std::memcpy(&codes, packed + first, sizeof codes);
@@ -110,9 +108,8 @@ HWY_INLINE hn::Vec<Df> look_up(const float* HWY_RESTRICT code, const std::uint8_
 #else
   return hn::Vec<Df>{four(0)};
 #endif
+#endif
 }
-#else
-#define NIBBLE_CPU_HAS_LOOK_UP 0
 #endif
 
 /// Values one by one, or a vector at a time.
@@ -120,11 +117,10 @@ template <class Put>
 HWY_INLINE void look_up_256(const std::uint8_t* HWY_RESTRICT packed, std::int64_t count, const float* HWY_RESTRICT code,
                             float scale, typename Put::Element* HWY_RESTRICT out, const Put& put) {
   std::int64_t i = 0;
-#if NIBBLE_CPU_HAS_LOOK_UP
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(Df()));
   for (; i + kLanes <= count; i += kLanes) put(hn::Mul(look_up(code, packed + i), hn::Set(Df(), scale)), out + i);
 #endif
-#undef NIBBLE_CPU_HAS_LOOK_UP
   for (; i < count; ++i) put(mul_rn(code[packed[i]], scale), out + i);
 }
 

@@ -158,8 +158,8 @@ FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processo
 
 FusedPlan plan_fused_within(const nibble_request& r, Cores cores, std::int64_t processors,
                             std::uint64_t workspace_bytes) {
-  const FusedPlan plan = plan_fused(r, cores, processors, gpu::workspace_limit(r));
-  return plan.total() <= workspace_bytes ? plan : plan_fused(r, cores, processors, workspace_bytes);
+  return gpu::plan_within(r, workspace_bytes,
+                          [&](std::uint64_t bytes) { return plan_fused(r, cores, processors, bytes); });
 }
 
 nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps, const nibble_request* r,

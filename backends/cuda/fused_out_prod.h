@@ -136,8 +136,8 @@ struct FusedPlan {
   }
 };
 FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processors, std::uint64_t bytes);
-/// The request's plan again, cut anew only where less memory came: splits are rounded after they were found to fit, so
-/// a search within what the plan takes would end with fewer.
+/// What a call does with its workspace; see gpu::plan_within. Splits are rounded after they were found to fit, so a
+/// search within what the plan takes would end with fewer.
 FusedPlan plan_fused_within(const nibble_request& r, Cores cores, std::int64_t processors,
                             std::uint64_t workspace_bytes);
 

@@ -221,8 +221,8 @@ nibble_status execute_scaled(const nibble_kernel*, const nibble_caps* caps, cons
   if (!scales_start_evenly(*r)) return multiply_packed(caps, r, workspace, workspace_bytes, stream, why);
   const gpu::DeviceGuard device(r->weight.packed.device_index, why);
   if (device.status() != NIBBLE_OK) return device.status();
-  ScaledPlan plan = plan_scaled(*r, gpu::workspace_limit(*r));
-  if (plan.total() > workspace_bytes) plan = plan_scaled(*r, workspace_bytes);
+  const ScaledPlan plan =
+      gpu::plan_within(*r, workspace_bytes, [r](std::uint64_t bytes) { return plan_scaled(*r, bytes); });
   return Run(*r, plan, workspace, stream, why).all();
 }
 

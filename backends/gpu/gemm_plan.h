@@ -53,11 +53,11 @@ struct ProductTools {
 };
 
 /// The plan that query answered for, as it is, so that equal calls are cut alike; cut anew where less memory came.
-template <class Plan>
-Plan plan_within(Plan (*make)(const ProductTools&, const nibble_request&, std::uint64_t), const ProductTools& tools,
-                 const nibble_request& r, std::uint64_t workspace_bytes) {
-  const Plan plan = make(tools, r, workspace_limit(r));
-  return plan.pieces.total() <= workspace_bytes ? plan : make(tools, r, workspace_bytes);
+/// `make` cuts the request to a number of bytes; what it gives may take less, and be cut otherwise within that little.
+template <class Make>
+auto plan_within(const nibble_request& r, std::uint64_t workspace_bytes, const Make& make) {
+  auto plan = make(workspace_limit(r));
+  return plan.total() <= workspace_bytes ? plan : make(workspace_bytes);
 }
 
 /// Addresses of the pieces.

@@ -188,7 +188,7 @@ LinearPlan plan_linear(const ProductTools& tools, const nibble_request& r, std::
 
 nibble_status query_linear(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need) {
   need->minimum_bytes = linear_least_bytes(tools, r);
-  need->bytes = std::max(plan_linear(tools, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
+  need->bytes = std::max(plan_linear(tools, r, workspace_limit(r)).total(), need->minimum_bytes);
   need->alignment = kPieceAlignment;
   return NIBBLE_OK;
 }
@@ -197,7 +197,8 @@ nibble_status run_linear(const ProductTools& tools, const nibble_request& r, voi
                          std::uint64_t workspace_bytes, Stream stream, nibble_text* why) {
   if (element_count(r.dst) == 0) return NIBBLE_OK;
   if (nothing_to_sum(r)) return sum_of_nothing(r, stream, why);
-  const LinearPlan plan = plan_within(plan_linear, tools, r, workspace_bytes);
+  const LinearPlan plan =
+      plan_within(r, workspace_bytes, [&](std::uint64_t bytes) { return plan_linear(tools, r, bytes); });
   return Run(tools, r, plan, workspace, stream, why).all();
 }
 

@@ -14,6 +14,7 @@ struct LinearPlan {
   std::int64_t tokens = 0;
   std::int64_t decoded_row = 0;  ///< values between the starts of decoded rows
   Pieces pieces;
+  [[nodiscard]] std::uint64_t total() const { return pieces.total(); }
 };
 
 /// The largest blocks that fit `bytes`; below linear_least_bytes, the least.

@@ -266,7 +266,7 @@ OutProdPlan plan_out_prod(const ProductTools& tools, const nibble_request& r, st
 
 nibble_status query_out_prod(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need) {
   need->minimum_bytes = out_prod_least_bytes(tools, r);
-  need->bytes = std::max(plan_out_prod(tools, r, workspace_limit(r)).pieces.total(), need->minimum_bytes);
+  need->bytes = std::max(plan_out_prod(tools, r, workspace_limit(r)).total(), need->minimum_bytes);
   need->alignment = kPieceAlignment;
   return NIBBLE_OK;
 }
@@ -275,7 +275,8 @@ nibble_status run_out_prod(const ProductTools& tools, const nibble_request& r, v
                            std::uint64_t workspace_bytes, Stream stream, nibble_text* why) {
   if (element_count(r.dst) == 0) return NIBBLE_OK;
   if (r.weight.packed.shape[1] == 0) return sum_of_nothing(r, stream, why);
-  const OutProdPlan plan = plan_within(plan_out_prod, tools, r, workspace_bytes);
+  const OutProdPlan plan =
+      plan_within(r, workspace_bytes, [&](std::uint64_t bytes) { return plan_out_prod(tools, r, bytes); });
   return Run(tools, r, plan, workspace, stream, why).all();
 }
 

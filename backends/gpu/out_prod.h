@@ -16,6 +16,7 @@ struct OutProdPlan {
   std::int64_t batches = 0;
   std::int64_t decoded_row = 0;  ///< values between the starts of decoded rows
   Pieces pieces;
+  [[nodiscard]] std::uint64_t total() const { return pieces.total(); }
 };
 
 /// The largest blocks that fit `bytes`; below out_prod_least_bytes, the least.

@@ -186,8 +186,9 @@ std::string Suite::print_row(const RowOnDevice& row) const {
   fmt::print("{}: {} executed, {} of {} formats", row.label, total(counts.executed), counts.executed.size(),
              row.kernel->format_count);
   for (const auto& [reason, formats] : elsewhere) fmt::print("; {} for other devices: {}", formats, reason);
-  fmt::print("{}{}\n", never.empty() ? "" : "; never with ", fmt::join(never, " "));
-  return fmt::format("{}", fmt::join(never, " "));
+  std::string text = fmt::format("{}", fmt::join(never, " "));
+  fmt::print("{}{}\n", text.empty() ? "" : "; never with ", text);
+  return text;
 }
 
 bool Suite::summarize(const std::vector<std::string>& required, Part part) const {

@@ -264,13 +264,15 @@ TEST(FusedOutProd, IsCutInItsOwnMemoryAsItWasPlanned) {
   for (const std::int64_t rows : {4096, 11008, 14336, 32000, 152064}) {
     for (const std::int64_t columns : {4096, 5120, 14336}) {
       for (const std::int64_t tokens : {1, 8, 32, 64}) {
-        nibble_request r{};
-        r.weight.packed = make_tensor(nullptr, NIBBLE_Q4_K, {columns, rows});
-        r.dst = make_tensor(nullptr, NIBBLE_F32, {columns, tokens});
-        const cuda::FusedPlan plan = cuda::plan_fused(r, cuda::Cores::warp, 132, gpu::workspace_limit(r));
-        const cuda::FusedPlan again = cuda::plan_fused_within(r, cuda::Cores::warp, 132, plan.total());
-        EXPECT_EQ(again.splits, plan.splits) << rows << " x " << columns << ", " << tokens;
-        EXPECT_EQ(again.tokens, plan.tokens) << rows << " x " << columns << ", " << tokens;
+        for (const cuda::Cores cores : {cuda::Cores::warp, cuda::Cores::warpgroup}) {
+          nibble_request r{};
+          r.weight.packed = make_tensor(nullptr, NIBBLE_Q4_K, {columns, rows});
+          r.dst = make_tensor(nullptr, NIBBLE_F32, {columns, tokens});
+          const cuda::FusedPlan plan = cuda::plan_fused(r, cores, 132, gpu::workspace_limit(r));
+          const cuda::FusedPlan again = cuda::plan_fused_within(r, cores, 132, plan.total());
+          EXPECT_EQ(again.splits, plan.splits) << rows << " x " << columns << ", " << tokens;
+          EXPECT_EQ(again.tokens, plan.tokens) << rows << " x " << columns << ", " << tokens;
+        }
       }
     }
   }
