@@ -29,7 +29,26 @@ def rows_of(lines):
     return {m.group(1) for m in re.finditer(r"(faulty\.\w+\.\w+)/", lines)}
 
 
-all_rows = rows_of(run("--gtest_list_tests").stdout)
+def listed_tests(**variables):
+    """Full names."""
+    suite, names = "", []
+    for line in run("--gtest_list_tests", **variables).stdout.splitlines():
+        if line.startswith("  "):
+            names.append(suite + line.strip())
+        else:
+            suite = line
+    return names
+
+
+whole = listed_tests()
+shards = [listed_tests(GTEST_TOTAL_SHARDS="3", GTEST_SHARD_INDEX=str(i)) for i in range(3)]
+expect("shards do not have each test once", whole and sorted(whole) == sorted(sum(shards, [])))
+cases = [{re.sub(r"faulty\.\w+\.\w+/", "", name) for name in shard} for shard in shards]
+expect("a case's rows are in two shards", sum(map(len, cases)) == len(set.union(*cases)))
+for index in ("3", "x", ""):
+    bad = run("--gtest_list_tests", GTEST_TOTAL_SHARDS="3", GTEST_SHARD_INDEX=index)
+    expect(f"shard '{index}' of 3 passed", bad.returncode == 2 and f"GTEST_SHARD_INDEX='{index}'" in bad.stderr)
+all_rows = rows_of("\n".join(whole))
 done = run(NIBBLE_TEST_REQUIRE="faulty")
 reruns = re.findall(r"^rerun: .*--gtest_filter='(.*)'$", done.stdout, re.M)
 failed = rows_of("\n".join(reruns))

@@ -5,14 +5,17 @@
 //   NIBBLE_TEST_REQUIRE=cpu,cuda     fails where one of these back ends executed nothing
 //   NIBBLE_TEST_DATA=DIR             holds golden/ and expected_failures.txt; without it, what was installed with this
 //                                    program, or what it was built from
+//   GTEST_TOTAL_SHARDS, GTEST_SHARD_INDEX   as everywhere, but a case's rows stay together
 // Settings of the library (NIBBLE_BACKEND, NIBBLE_PLUGIN_PATH, ...) hold as everywhere.
 #include "tests/conformance/suite.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +26,28 @@ namespace {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
+}
+
+std::optional<std::size_t> number(const std::string& text) {
+  std::size_t x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return x;
+}
+
+/// Takes GoogleTest's variables out of the environment, so that it runs all that is registered.
+Result<Shard> take_shard() {
+  constexpr const char *kCount = "GTEST_TOTAL_SHARDS", *kIndex = "GTEST_SHARD_INDEX";
+  const std::string count = variable(kCount), index = variable(kIndex);
+  if (count.empty() && index.empty()) return Shard{};
+  const auto shards = number(count), own = number(index);
+  if (!shards || !own || *own >= *shards) {
+    return Status(NIBBLE_INVALID_ARGUMENT, fmt::format("{}='{}' and {}='{}': expected a number, and one below it",
+                                                       kCount, count, kIndex, index));
+  }
+  unsetenv(kCount);
+  unsetenv(kIndex);
+  return Shard{*own, *shards};
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -55,9 +80,11 @@ int run(const std::string& program) {
   const std::string data = data_folder();
   auto expected = ExpectedFailures::read(data + "/expected_failures.txt");
   if (!expected) return fail(expected.status().message());
+  const auto shard = take_shard();
+  if (!shard) return fail(shard.status().message());
   const auto registry = Registry::create();
   if (!registry) return fail(registry.status().message());
-  Suite suite(*registry, *expected, mode == "reduced", program);
+  Suite suite(*registry, *expected, mode == "reduced", *shard, program);
   add_golden_cases(suite, data + "/golden");
   add_table_cases(suite);
   add_dequantize_cases(suite);
@@ -67,10 +94,7 @@ int run(const std::string& program) {
   add_determinism_cases(suite);
   const int result = RUN_ALL_TESTS();
   if (GTEST_FLAG_GET(list_tests)) return result;
-  const auto& tests = *testing::UnitTest::GetInstance();
-  const Part part = GTEST_FLAG_GET(filter) != "*"                           ? Part::chosen
-                    : tests.test_to_run_count() != tests.total_test_count() ? Part::shard
-                                                                            : Part::all;
+  const Part part = GTEST_FLAG_GET(filter) != "*" ? Part::chosen : shard->count > 1 ? Part::shard : Part::all;
   return suite.summarize(split(variable("NIBBLE_TEST_REQUIRE")), part) ? result : 1;
 }
 

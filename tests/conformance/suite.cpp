@@ -69,8 +69,8 @@ std::size_t total(const std::map<std::string, std::size_t>& reasons) {
 
 }  // namespace
 
-Suite::Suite(const Registry& registry, ExpectedFailures expected, bool reduced, std::string program)
-    : expected_(std::move(expected)), reduced_(reduced), program_(std::move(program)) {
+Suite::Suite(const Registry& registry, ExpectedFailures expected, bool reduced, Shard shard, std::string program)
+    : expected_(std::move(expected)), reduced_(reduced), shard_(shard), program_(std::move(program)) {
   for (const PluginRecord& p : registry.plugins()) {
     if (!p.loaded) ++counts_[p.backend].skipped["not loaded: " + p.reason];
   }
@@ -103,6 +103,7 @@ void Suite::add(nibble_op op, const CaseName& name, Build build, const RunOption
 }
 
 void Suite::add_body(nibble_op op, const CaseName& name, Body body) {
+  if (!takes_next_case()) return;
   const auto shared = std::make_shared<const std::pair<CaseName, Body>>(name, std::move(body));
   for (const RowOnDevice& row : rows_) {
     if (row.kernel->op != op) continue;
@@ -114,6 +115,7 @@ void Suite::add_body(nibble_op op, const CaseName& name, Body body) {
 }
 
 void Suite::add_check(const std::string& suite, const std::string& name, std::function<std::string()> check) {
+  if (!takes_next_case()) return;
   register_test(suite, name, [this, check = std::move(check), full = suite + '.' + name] {
     if (const std::string fault = check(); !fault.empty()) ADD_FAILURE() << fault << "\n" << rerun(full);
   });

@@ -28,6 +28,11 @@ struct RowCounts {
   std::map<std::string, std::string> elsewhere;  ///< formats that it serves on other devices alone: why not here
 };
 
+/// Every count-th case from `index` on, with all of its rows: GoogleTest's own shards would each build every problem.
+struct Shard {
+  std::size_t index = 0, count = 1;
+};
+
 /// Which of the cases were run.
 enum class Part : std::uint8_t { all, shard, chosen };
 
@@ -44,7 +49,7 @@ using Body = std::function<Verdict(const RowOnDevice&)>;
 class Suite {
  public:
   /// Asks the registry for its devices and puts together the rows that can be run.
-  Suite(const Registry& registry, ExpectedFailures expected, bool reduced, std::string program);
+  Suite(const Registry& registry, ExpectedFailures expected, bool reduced, Shard shard, std::string program);
 
   /// NIBBLE_CONFORMANCE=reduced: what finds memory and race faults, not every combination of values.
   [[nodiscard]] bool reduced() const { return reduced_; }
@@ -73,11 +78,15 @@ class Suite {
   /// Answers the formats that it claims and never ran with, nor serves elsewhere alone.
   std::string print_row(const RowOnDevice& row) const;
   [[nodiscard]] std::string rerun(const std::string& full_name) const;
+  /// Counts a case; answers whether the shard has it.
+  bool takes_next_case() { return cases_++ % shard_.count == shard_.index; }
 
   std::vector<RowOnDevice> rows_;
   std::vector<std::unique_ptr<test::DeviceMemory>> memories_;
   ExpectedFailures expected_;
   bool reduced_;
+  Shard shard_;
+  std::size_t cases_ = 0;
   std::string program_;
   std::map<std::string, Counts> counts_;         ///< by back end
   std::map<std::string, RowCounts> row_counts_;  ///< by label
