@@ -64,10 +64,11 @@ void add_crossing(Suite& suite, test::WeightKind kind) {
   for (const bool transposed : {false, true}) {
     const std::int64_t k = suite.reduced() ? 270 : 601, tokens = suite.reduced() ? 9 : 37;
     add(suite, {.kind = kind, .columns = row_values(kind, 517), .k = k, .tokens = tokens, .transposed = transposed});
-    // As many as kernels for few tokens take, or a part of their last 8.
-    for (const std::int64_t few : {8, 13, 27, 32, 64}) {
-      if (suite.reduced() && few != 13) continue;
-      add(suite, {.kind = kind, .columns = row_values(kind, 544), .k = k / 3, .tokens = few, .transposed = transposed});
+    // As many as kernels without a decoded block take at once, a part of their last 8, or more than any takes.
+    for (const std::int64_t more : {8, 13, 27, 32, 64, 100, 300}) {
+      if (suite.reduced() && more != 13 && more != 300) continue;
+      add(suite,
+          {.kind = kind, .columns = row_values(kind, 544), .k = k / 3, .tokens = more, .transposed = transposed});
     }
   }
 }

@@ -44,9 +44,11 @@ void add_deep(Suite& suite) {
 }  // namespace
 
 void add_workspace_cases(Suite& suite) {
-  const std::int64_t depth = suite.reduced() ? 270 : 601, tokens = suite.reduced() ? 37 : 70;
   for (const test::WeightKind kind : test::weight_kinds()) {
     for (const auto& mode : kModes) {
+      // With the least, a kernel may go a row and a token at a time.
+      const bool few = suite.reduced() || mode.workspace != RunOptions::Workspace::library;
+      const std::int64_t depth = few ? 270 : 601, tokens = few ? 37 : 70;
       const RunOptions options = {.workspace = mode.workspace};
       OutProdCase o = {.kind = kind, .columns = row_values(kind, 517), .k = depth, .tokens = tokens};
       suite.add(
