@@ -2,171 +2,47 @@
 // Apart from the other products because its workspace holds sums, not decoded weights.
 #include <gtest/gtest.h>
 
-#include "backends/cuda/fused_out_prod.h"
-#include "backends/gpu/device_code.h"
 #include "backends/gpu/product_rows.h"
-#include "core/decode.h"
-#include "tests/gpu/products_fixture.h"
+#include "tests/unit/gpu_fused_host.h"
+#include "tests/unit/gpu_host_device.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
+#include <string>
 #include <vector>
 
 namespace nibble {
 namespace {
 
 using gpu_test::Case;
+using gpu_test::expect_sums;
 using gpu_test::Fixture;
+using gpu_test::kCaps;
+using gpu_test::launched;
+using gpu_test::launches;
 
-/// The values of the weight of the call in hand: what a device would read at work.weight.
-std::vector<float> values_in_hand;
-int launches = 0;
-cuda::Cores launched = cuda::Cores::warp;  ///< last
-
-/// An element of the packed gradient over 2^kGradExponent, and where it is.
-struct PackedPlace {
-  PackedPlace(std::int64_t row, std::int64_t token, const cuda::GradLayout& layout)
-      : type(layout.form == cuda::FusedForm::values ? NIBBLE_F16 : NIBBLE_F32) {
-    const std::int64_t unit = row / cuda::kUnitRows, in_unit = row % cuda::kUnitRows;
-    const std::int64_t tile = unit * layout.tiles + token / 8, lane = token % 8 * 4 + in_unit % 4, i = in_unit / 4;
-    const std::int64_t element = layout.cores == cuda::Cores::warpgroup ? i / 2 * 64 + lane * 2 + i % 2 : lane * 4 + i;
-    at = tile * cuda::grad_tile_bytes(layout.form) + element * gpu::element_bytes(type);
-  }
-  nibble_format type;
-  std::int64_t at;
-};
-
-/// What every launch computes: the sums of its columns, tokens and splits.
-nibble_status sum_plainly(nibble_format format, cuda::Cores cores, const cuda::FusedWork& w) {
-  ++launches;
-  launched = cores;
-  const std::int64_t first = w.first_tile * cuda::kFusedColumns;
-  const std::int64_t columns = std::min(w.tiles * cuda::kFusedColumns, w.columns - first);
-  EXPECT_TRUE(columns > 0 && w.tokens > 0 && w.tokens <= cuda::most_tokens(cores));
-  EXPECT_GE(w.part_token_stride, columns);
-  EXPECT_EQ(w.rows_per_split % cuda::kSplitStep, 0);
-  const cuda::GradLayout layout = cuda::grad_layout(format, w.tokens, cores);
-  for (std::int64_t split = 0; split < w.splits; ++split) {
-    const std::int64_t begin = split * w.rows_per_split, end = std::min(begin + w.rows_per_split, w.rows);
-    EXPECT_TRUE(begin < end && end - begin <= gpu::kMostSummed);
-    float* part = w.parts + split * w.part_stride;
-    for (int t = 0; t < w.tokens; ++t) std::fill_n(part + t * w.part_token_stride, columns, 0.0f);
-    for (std::int64_t k = begin; k < end; ++k) {
-      const float* row = values_in_hand.data() + k * w.columns;
-      for (int t = 0; t < w.tokens; ++t) {
-        const PackedPlace place(k, t, layout);
-        const float g = load_element(place.type, w.grads + place.at) / static_cast<float>(1 << cuda::kGradExponent) *
-                        w.grad_powers[t];
-        for (std::int64_t i = 0; i < columns; ++i) part[t * w.part_token_stride + i] += g * row[first + i];
-      }
-    }
-  }
-  return NIBBLE_OK;
-}
-
-}  // namespace
-
-namespace cuda {
-nibble_status fused_runs(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
-  return sum_plainly(f, Cores::warp, w);
-}
-nibble_status fused_grid(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
-  return sum_plainly(f, Cores::warp, w);
-}
-nibble_status fused_base3(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
-  return sum_plainly(f, Cores::warp, w);
-}
-nibble_status fused_flat(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
-  return sum_plainly(f, Cores::warp, w);
-}
-nibble_status fused_groups_runs(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
-  return sum_plainly(f, Cores::warpgroup, w);
-}
-nibble_status fused_groups_others(nibble_format f, const FusedWork& w, gpu::Stream, nibble_text*) {
-  return sum_plainly(f, Cores::warpgroup, w);
-}
-
-nibble_status pack_grads(const PackedGrads& g, gpu::Stream, nibble_text*) {
-  std::memset(g.packed, 0, static_cast<std::size_t>(g.layout.bytes(g.rows)));
-  std::fill_n(g.maxima, max_chunks(g.rows, g.tokens) * g.tokens, 1.0f);
-  for (int t = 0; t < g.tokens; ++t) {
-    g.powers[t] = static_cast<float>(1 << t % 5);
-    for (std::int64_t k = 0; k < g.rows; ++k) {
-      const std::int64_t at = (k * g.row_stride + t * g.token_stride) * gpu::element_bytes(g.type);
-      const float x = load_element(g.type, static_cast<const std::uint8_t*>(g.grad) + at) / g.powers[t] *
-                      static_cast<float>(1 << kGradExponent);
-      const PackedPlace place(k, t, g.layout);
-      store_element(place.type, g.packed + place.at, x);
-    }
-  }
-  return NIBBLE_OK;
-}
-}  // namespace cuda
-
-namespace gpu {
-DeviceGuard::DeviceGuard(std::int32_t, nibble_text*) {}
-DeviceGuard::~DeviceGuard() = default;
-nibble_status run_portable(const GemmEngine&, const Gemm&, Scratch, Stream, nibble_text*) { return NIBBLE_INTERNAL; }
-nibble_status device_has_code(const nibble_kernel*, const nibble_caps*, const nibble_request*, nibble_text*) {
-  return NIBBLE_OK;
-}
-}  // namespace gpu
-
-namespace {
-
-const nibble_caps kCaps = [] {
-  nibble_caps caps{};
-  caps.arch_major = 9;
-  caps.processors = 3;
-  return caps;
-}();
+/// What rounding of sums may cost, beside what rounding the gradient does.
+constexpr double kSums = 0x1p-18;
 
 constexpr gpu::Product kHalves{{}, gpu::Product::Shape::matrix};
 constexpr nibble_kernel kRow = gpu::product_row(NIBBLE_OP_OUT_PROD, "fused", {NIBBLE_TIER_GENERIC, 0}, NIBBLE_MATH_TF32,
                                                 NIBBLE_DEVICE_CUDA, {}, kHalves);
-
-/// `operand`: what rounding the gradient may cost.
-void expect_sums(const Fixture& f, const std::vector<gpu_test::Expected>& expected, double operand,
-                 const std::string& what) {
-  const Tensor& d = f.request().dst;
-  const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
-  const auto size = static_cast<std::size_t>(gpu::element_bytes(d.format));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double x = load_element(d.format, f.dst.data() + i / m * stride + i % m * size);
-    const double unit = d.format == NIBBLE_F32 ? 0x1p-24 : d.format == NIBBLE_F16 ? 0x1p-11 : 0x1p-8;
-    const double bound =
-        (0x1p-18 + operand) * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
-    ASSERT_LE(std::abs(x - expected[i].value), bound) << what << ": element " << i % m << ", " << i / m;
-  }
-  for (std::size_t i = 0; i < f.dst.size(); ++i) {
-    if (f.is_padding(i)) {
-      ASSERT_EQ(f.dst[i], 0xff) << what << ": padding byte " << i;
-    }
-  }
-}
 
 /// One call in a poisoned workspace of exactly `bytes`, with a canary behind it.
 template <cuda::Cores kCores = cuda::Cores::warp>
 void expect_right(const Case& c, std::uint64_t bytes) {
   const Fixture f(c, 7);
   const std::string what = c.text() + " in " + std::to_string(bytes) + " bytes";
-  std::vector<float> memory(bytes / 4 + 64, -7.0f);
+  const gpu_test::Workspace workspace(bytes);
   const auto expected = f.expected();  // before the call: it counts in what dst holds
-  const Tensor& w = f.request().weight.packed;
-  values_in_hand.resize(static_cast<std::size_t>(w.shape[0] * w.shape[1]));
-  for (std::int64_t k = 0; k < w.shape[1]; ++k)
-    decode_row(f.request().weight, k, 0, 0, 0, w.shape[0], values_in_hand.data() + k * w.shape[0]);
-  ASSERT_EQ(cuda::FusedRow<kCores>::execute(nullptr, &kCaps, &f.request(), memory.data(), bytes, nullptr, nullptr),
+  gpu_test::take_in_hand(f.request().weight);
+  ASSERT_EQ(cuda::FusedRow<kCores>::execute(nullptr, &kCaps, &f.request(), workspace.data(), bytes, nullptr, nullptr),
             NIBBLE_OK)
       << what;
   const auto tokens = std::min<std::int64_t>(c.tokens, cuda::most_tokens(kCores));
   const bool rounded = cuda::grad_layout(c.format, tokens, kCores).form == cuda::FusedForm::values;
-  expect_sums(f, expected, rounded ? 0x1p-11 : 0.0, what);
-  ASSERT_TRUE(std::all_of(memory.begin() + static_cast<std::ptrdiff_t>(bytes / 4), memory.end(), [](float x) {
-    return x == -7.0f;
-  })) << what;
+  expect_sums(f, expected, kSums + (rounded ? 0x1p-11 : 0.0), what);
+  ASSERT_TRUE(workspace.canary_lives()) << what;
 }
 
 template <cuda::Cores kCores = cuda::Cores::warp>
@@ -318,17 +194,16 @@ TEST(FusedOutProd, WarpsMultiplyWhatStartsBetweenChunks) {
   constexpr std::size_t kBytes = 70 * 288;
   std::vector<std::uint8_t> memory(kBytes + 32);
   std::uint8_t* chunk = memory.data() + (16 - reinterpret_cast<std::uintptr_t>(memory.data()) % 16);
-  values_in_hand.resize(512 * 70);
-  for (std::int64_t k = 0; k < 70; ++k) decode_row(r.weight, k, 0, 0, 0, 512, values_in_hand.data() + k * 512);
+  gpu_test::take_in_hand(r.weight);
   const nibble_workspace_need need = need_of<cuda::Cores::warpgroup>(c);
   for (const std::size_t by : {0, 8}) {
     std::copy_n(packed, kBytes, chunk + by);
     r.weight.packed.data = chunk + by;
-    std::vector<float> workspace(need.minimum_bytes / 4);
+    const gpu_test::Workspace workspace(need.minimum_bytes);
     ASSERT_EQ(cuda::FusedRow<cuda::Cores::warpgroup>::execute(nullptr, &kCaps, &r, workspace.data(), need.minimum_bytes,
                                                               nullptr, nullptr),
               NIBBLE_OK);
-    expect_sums(f, expected, 0x1p-11, "moved by " + std::to_string(by));
+    expect_sums(f, expected, kSums + 0x1p-11, "moved by " + std::to_string(by));
     EXPECT_EQ(launched, by == 0 ? cuda::Cores::warpgroup : cuda::Cores::warp);
   }
 }

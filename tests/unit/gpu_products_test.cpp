@@ -5,53 +5,19 @@
 #include "backends/gpu/decode.h"
 #include "backends/gpu/linear.h"
 #include "backends/gpu/out_prod.h"
-#include "core/decode.h"
-#include "tests/gpu/products_fixture.h"
+#include "tests/unit/gpu_host_device.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <vector>
+#include <cstdint>
+#include <string>
 
 namespace nibble::gpu {
 
 namespace {
 
 using gpu_test::Case;
-using gpu_test::Expected;
 using gpu_test::Fixture;
-
-/// What a BLAS can read: neighbours in one dimension, rows that do not overlap in the other.
-bool reads_as_blas(const Operand& o, std::int64_t outer, std::int64_t k) {
-  const bool along_outer = (o.outer_stride == 1 || outer == 1) && (o.k_stride >= outer || k == 1);
-  const bool along_k = (o.k_stride == 1 || k == 1) && (o.outer_stride >= k || outer == 1);
-  return along_outer || along_k;
-}
-
-float element(const Operand& o, std::int64_t batch, std::int64_t outer, std::int64_t k) {
-  const std::int64_t at = batch * o.batch_stride + outer * o.outer_stride + k * o.k_stride;
-  return load_element(o.type, static_cast<const std::uint8_t*>(o.data) + at * element_bytes(o.type));
-}
-
-nibble_status run_plainly(const GemmEngine& engine, const Gemm& g, Scratch scratch, Stream, nibble_text*) {
-  EXPECT_TRUE(engine.reads(g.a, g.m, g.k) && engine.reads(g.b, g.n, g.k) && engine.multiplies(g.a.type, g.b.type));
-  EXPECT_TRUE(g.m > 0 && g.n > 0 && g.k > 0 && g.batch > 0 && g.k <= kMostSummed);
-  EXPECT_TRUE(g.n == 1 || g.c_stride >= g.m);
-  EXPECT_GE(scratch.bytes, engine.least_scratch_bytes);
-  if (scratch.bytes != 0) std::memset(scratch.data, 0xff, scratch.bytes);
-  for (std::int64_t batch = 0; batch < g.batch; ++batch) {
-    for (std::int64_t j = 0; j < g.n; ++j) {
-      for (std::int64_t i = 0; i < g.m; ++i) {
-        float& c = g.c[batch * g.c_batch_stride + j * g.c_stride + i];
-        double sum = g.add ? c : 0.0;
-        for (std::int64_t k = 0; k < g.k; ++k)
-          sum += static_cast<double>(element(g.a, batch, i, k)) * element(g.b, batch, j, k);
-        c = static_cast<float>(sum);
-      }
-    }
-  }
-  return NIBBLE_OK;
-}
+using gpu_test::reads_as_blas;
+using gpu_test::run_plainly;
 
 constexpr std::uint64_t kScratch = 8192, kLeastScratch = 1024;
 constexpr GemmEngine kEngines[] = {
@@ -69,26 +35,6 @@ constexpr ProductTools kTools[] = {{&kEngines[0], &kTwoStepDecoder},
                                    {&kEngines[2], &kTwoStepDecoder},
                                    {&kEngines[3], &kTwoStepDecoder}};
 
-void expect_sums(const Fixture& f, const std::vector<Expected>& expected, nibble_math math, const std::string& what) {
-  const Tensor& d = f.request().dst;
-  const auto m = static_cast<std::size_t>(d.shape[0]), stride = static_cast<std::size_t>(d.byte_stride[1]);
-  const auto size = static_cast<std::size_t>(element_bytes(d.format));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double x = load_element(d.format, f.dst.data() + i / m * stride + i % m * size);
-    const double unit = d.format == NIBBLE_F32 ? 0x1p-24 : d.format == NIBBLE_F16 ? 0x1p-11 : 0x1p-8;
-    const double operands = math == NIBBLE_MATH_BF16 ? 0x1p-7 : 0.0;  // two of them, half a unit of 8 bits each
-    const double bound =
-        (0x1p-20 + operands) * expected[i].magnitude + 1.01 * unit * std::abs(expected[i].value) + 0x1p-25;
-    ASSERT_LE(std::abs(x - expected[i].value), bound)
-        << what << ": element " << i % m << ", " << i / m << " is " << x << ", expected " << expected[i].value;
-  }
-  for (std::size_t i = 0; i < f.dst.size(); ++i) {
-    if (f.is_padding(i)) {
-      ASSERT_EQ(f.dst[i], 0xff) << what << ": padding byte " << i;
-    }
-  }
-}
-
 nibble_status query(const ProductTools& tools, const nibble_request& r, nibble_workspace_need* need) {
   return r.op == NIBBLE_OP_LINEAR ? query_linear(tools, r, need) : query_out_prod(tools, r, need);
 }
@@ -102,14 +48,11 @@ void expect_right(const ProductTools& tools, const Case& c, std::uint64_t bytes)
   const Fixture f(c, 11);
   const std::string what = c.text() + " in " + std::to_string(bytes) + " bytes";
   const auto expected = f.expected();
-  constexpr std::uint64_t kCanary = 512;
-  std::vector<std::uint8_t> memory(bytes + kCanary + kPieceAlignment, 0xff);
-  auto* workspace =
-      memory.data() + (kPieceAlignment - reinterpret_cast<std::uintptr_t>(memory.data()) % kPieceAlignment);
-  ASSERT_EQ(execute(tools, f.request(), workspace, bytes), NIBBLE_OK) << what;
-  expect_sums(f, expected, tools.engine->math, what);
-  ASSERT_TRUE(std::all_of(workspace + bytes, memory.data() + memory.size(), [](std::uint8_t b) { return b == 0xff; }))
-      << what;
+  const gpu_test::Workspace workspace(bytes);
+  ASSERT_EQ(execute(tools, f.request(), workspace.data(), bytes), NIBBLE_OK) << what;
+  const double operands = tools.engine->math == NIBBLE_MATH_BF16 ? 0x1p-7 : 0.0;  // two, half a unit of 8 bits each
+  gpu_test::expect_sums(f, expected, 0x1p-20 + operands, what);
+  ASSERT_TRUE(workspace.canary_lives()) << what;
 }
 
 /// The least workspace, what query asks for under several limits, and sizes in between.
@@ -265,10 +208,5 @@ TEST(GpuLinear, CutsLongSums) {
 }
 
 }  // namespace
-
-/// The device's engine, which gemm.cpp names.
-nibble_status run_portable(const GemmEngine& engine, const Gemm& g, Scratch scratch, Stream stream, nibble_text* why) {
-  return run_plainly(engine, g, scratch, stream, why);
-}
 
 }  // namespace nibble::gpu
