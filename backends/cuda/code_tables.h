@@ -8,26 +8,28 @@
 
 namespace nibble::cuda {
 
-/// Codes of two rows and two columns, 4 bits each: a0, b0, a1, b1 from the lowest bits on. What a permutation picks by
-/// them: one of 8 bytes by three bits each, and then one of two such bytes by the last.
-struct FourCodes {
-  std::uint32_t seven, last;
-  __device__ explicit FourCodes(std::uint32_t codes)
-      : seven(codes & 0x77777777u), last((codes >> 1 & 0x44444444u) | 0x32103210u) {}
-  __device__ FourCodes(std::uint32_t of_seven, std::uint32_t of_last) : seven(of_seven), last(of_last) {}
-  /// Those of the next two columns, where `codes` had them.
-  [[nodiscard]] __device__ FourCodes next() const { return {seven >> 16, last >> 16}; }
+/// Codes of two rows and four columns, 4 bits each: a0, b0, a1, b1, ... from the lowest bits on, as selectors of
+/// permutations, which take the lower four: one picks a byte of 8 by a code's lower three bits, the next one of two
+/// such bytes by its highest. Bit 3 of a selector would ask for a byte's sign, so it is 0.
+struct CodeSelectors {
+  std::uint32_t in_half, half;
+  __device__ explicit CodeSelectors(std::uint32_t codes)
+      : in_half(codes & 0x77777777u), half((codes >> 1 & 0x44444444u) | 0x32103210u) {}
+  __device__ CodeSelectors(std::uint32_t in_half_of_8, std::uint32_t half_of_16)
+      : in_half(in_half_of_8), half(half_of_16) {}
+  /// Those of the last two columns.
+  [[nodiscard]] __device__ CodeSelectors next() const { return {in_half >> 16, half >> 16}; }
 };
-/// A byte of each code's entry in a table of 16; entry(i): the byte of code i.
+/// A byte of each of the lower four codes' entry in a table of 16; Entry()(i): the byte of code i.
 template <class Entry>
-__device__ inline std::uint32_t looked_up_bytes(const FourCodes& codes, Entry) {
+__device__ inline std::uint32_t looked_up_bytes(const CodeSelectors& codes, Entry) {
   constexpr auto four = [](int first) {
     std::uint32_t bytes = 0;
     for (int i = 3; i >= 0; --i) bytes = bytes << 8 | (Entry{}(first + i) & 255u);
     return bytes;
   };
   constexpr std::uint32_t k0 = four(0), k4 = four(4), k8 = four(8), k12 = four(12);
-  return gpu::pick_bytes(gpu::pick_bytes(k0, k4, codes.seven), gpu::pick_bytes(k8, k12, codes.seven), codes.last);
+  return gpu::pick_bytes(gpu::pick_bytes(k0, k4, codes.in_half), gpu::pick_bytes(k8, k12, codes.in_half), codes.half);
 }
 
 // What a panel reads while it makes units.

@@ -88,6 +88,9 @@ class Bringer {
       scale(n);
       if (n + kBringers < stages_.count) fetch(n + kBringers);
     }
+    // Copies must have landed before their thread is done; where scales lie apart nothing here has waited for the last.
+    end_copy_group();
+    wait_for_copies<0>();
   }
 
  private:

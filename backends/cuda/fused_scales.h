@@ -99,7 +99,7 @@ class ScaleMaker {
                   {typename P::Integers(rows(row_of(0))), typename P::Integers(rows(row_of(1)))}};
       return loaded;
     } else if constexpr (P::kScalesApart) {
-      return load_apart(first);
+      return load_made(first);
     } else {
       struct {
         typename P::Header headers[2];
@@ -166,13 +166,13 @@ class ScaleMaker {
     }
   }
 
-  /// Of the lane's row r, or of the share's last one.
+  /// What the scales of the lane's row r are made of; behind the share its last row's, for the gradient is zero there.
   template <class Held, int kCount>
   __device__ void load_apart(int first, int r, int tile_run, Held (&held)[kCount]) const {
     const std::int64_t row = part_.first_row + min(first + row_of(r), part_.rows - 1);
     P::load(w_, row, part_.tile, part_.columns, tile_run, held);
   }
-  [[nodiscard]] __device__ auto load_apart(int first) const {
+  [[nodiscard]] __device__ auto load_made(int first) const {
     static_assert(kEach == 1);
     constexpr int kPieces = S::kSumColumns / kPieceColumns;
     typename P::Held held[2][kPieces];

@@ -13,8 +13,8 @@ namespace nibble::cuda {
 /// A lane's 4 columns of a piece, in rows of kRowBytes for 256 columns, with kSets scales a piece. pairs() gives the
 /// units of two rows as halves, those of column i in out[i]: small numbers that a half holds exactly, but for
 /// codebooks, whose values it rounds as TF32 would. A value is unit * scale, or unit * scale + min where kHasMin; a
-/// Header gives those for a row of a tile, run first + i for constant i. Where kScalesApart rows do not have them:
-/// load() gives some of a row's as they are Held until make() makes them.
+/// Header gives those for a row of a tile, run first + i for constant i. Where kScalesApart the rows do not have them:
+/// load() starts to load what some of a row's are made of, make() makes them of that.
 ///
 /// Where a row has one scale and one min for all columns, and small integers that multiply them in each run, there are
 /// Integers, and times() gives units multiplied by one.

@@ -101,9 +101,9 @@ requires(F::kEngine == Engine::runs) struct Panel<F> : BlockPanel<F>, LaneColumn
 
   __device__ void pairs(const std::uint8_t* a, const std::uint8_t* b, const NoTable&, std::uint32_t (&out)[4]) const {
     if constexpr (kLookedUp) {
-      const FourCodes four(codes(a) | codes(b) << 4);
+      const CodeSelectors selectors(codes(a) | codes(b) << 4);
       constexpr auto entry = [](int i) { return static_cast<std::uint32_t>(F::kCodes[i] + 128); };
-      byte_pairs<128>(PairedBytes{looked_up_bytes(four, entry), looked_up_bytes(four.next(), entry)}, out);
+      byte_pairs<128>(PairedBytes{looked_up_bytes(selectors, entry), looked_up_bytes(selectors.next(), entry)}, out);
     } else {
       byte_pairs<bias()>(paired(codes(a), codes(b)), out);
     }

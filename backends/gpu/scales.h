@@ -52,14 +52,14 @@ struct NestedScales {
 /// Either, for kernels that are told at run time.
 struct EitherScales {
   const float* stored = nullptr;  ///< or null
-  NestedScales nested = {};
+  NestedScales nested = {};       ///< of both kinds its block_shift
 
   struct Held {
     float x = 0.0f;
     std::uint8_t code = 0;
   };
-  /// Those of values kStep apart from `index` on, at most that of the value `most` further on, which may be less than
-  /// 0.
+  /// Those of values kStep apart from `index` on, but none behind that of the value `most` further on. Where `index`
+  /// itself lies behind it, `most` is less than 0.
   template <int kStep, int kCount>
   NIBBLE_HD inline void load(std::int64_t index, int most, Held (&held)[kCount]) const {
     const std::int64_t first = index >> nested.block_shift;
