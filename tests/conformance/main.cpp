@@ -61,7 +61,7 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 std::string data_folder() {
-  if (const std::string given = variable("NIBBLE_TEST_DATA"); !given.empty()) return given;
+  if (std::string given = variable("NIBBLE_TEST_DATA"); !given.empty()) return given;
   std::error_code none;
   const auto installed =
       std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "../share/nibble/conformance";
