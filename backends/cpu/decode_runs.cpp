@@ -21,8 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace nibble::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 /// What a code stands for before scale and min.
 template <class F>
 constexpr float code_value(int code) {
@@ -49,6 +47,8 @@ HWY_INLINE void decode_run(const std::uint8_t* HWY_RESTRICT block, Scale s, type
 }
 
 #else
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kChunk = 16;  // codes that are unpacked together: one 128-bit vector of bytes
 

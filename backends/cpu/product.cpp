@@ -62,8 +62,8 @@ struct Buffers {
   float *sums, *packed, *panels;
   Buffers(const Product& p, const Cut& c, void* workspace) {
     const auto align = [](float* at) {
-      return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(at) + kAlignment - 1) / kAlignment *
-                                      kAlignment);
+      const auto past = reinterpret_cast<std::uintptr_t>(at) % kAlignment;
+      return at + (kAlignment - past) % kAlignment / sizeof(float);
     };
     sums = align(static_cast<float*>(workspace));
     packed = align(sums + sums_floats(p, c));

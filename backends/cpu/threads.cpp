@@ -106,10 +106,11 @@ std::vector<std::string> own_groups(const std::string& own) {
 }  // namespace
 
 std::uint32_t quota_threads(const std::string& root, const std::string& own) {
+  const std::string of_cpu = root + "/cpu";
   std::uint32_t least = 0;
   for (std::string path : own_groups(own)) {
     for (;; path.erase(path.rfind('/'))) {  // a group above may allow less
-      const std::uint32_t quota = group_quota(root + path, root + "/cpu" + path);
+      const std::uint32_t quota = group_quota(root + path, of_cpu + path);
       if (quota != 0 && (least == 0 || quota < least)) least = quota;
       if (path.rfind('/') == std::string::npos) break;
     }

@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <set>
@@ -191,11 +192,7 @@ int compare(const Flags& flags, const std::string& command_line) {
   return measured.empty() ? 1 : 0;
 }
 
-}  // namespace
-}  // namespace nibble::bench
-
-int main(int argc, char** argv) {
-  using namespace nibble::bench;
+int run(int argc, char** argv) {
   CLI::App app("Measures nibble's kernels on a CUDA device");
   app.require_subcommand(1);
   Flags flags;
@@ -237,8 +234,17 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::cerr << "nibble-bench: " << error.what() << "\n";
     return 2;
+  }
+}
+
+}  // namespace
+}  // namespace nibble::bench
+
+int main(int argc, char** argv) {
+  try {
+    return nibble::bench::run(argc, argv);
   } catch (const std::exception& error) {
-    std::cerr << "nibble-bench: " << error.what() << "\n";
+    std::fprintf(stderr, "nibble-bench: %s\n", error.what());
     return 1;
   }
 }

@@ -41,10 +41,17 @@ static nibble_status execute(const nibble_kernel* kernel, const nibble_caps* cap
 }
 
 static const nibble_format kFormats[] = {NIBBLE_Q4_0}, kTypes[] = {NIBBLE_F32};
-static const nibble_kernel kRow = {.struct_size = sizeof(nibble_kernel), .op = NIBBLE_OP_DEQUANTIZE,
-                                   .name = "example.dequantize.q4_0", .tier = EXAMPLE_TIER, .rank = 1,
-                                   .device_type = NIBBLE_DEVICE_CPU, .formats = kFormats, .format_count = 1,
-                                   .types = kTypes, .type_count = 1, .execute = execute};
+static const nibble_kernel kRow = {.struct_size = sizeof(nibble_kernel),
+                                   .op = NIBBLE_OP_DEQUANTIZE,
+                                   .name = "example.dequantize.q4_0",
+                                   .tier = EXAMPLE_TIER,
+                                   .rank = 1,
+                                   .device_type = NIBBLE_DEVICE_CPU,
+                                   .formats = kFormats,
+                                   .format_count = 1,
+                                   .types = kTypes,
+                                   .type_count = 1,
+                                   .execute = execute};
 static const nibble_kernel* const kRows[] = {&kRow};
 
 static nibble_status device_count(int32_t* out, nibble_text* why) {
@@ -62,10 +69,16 @@ static nibble_status device_caps(int32_t device, nibble_caps* out, nibble_text* 
   return NIBBLE_OK;
 }
 
-static const nibble_plugin kPlugin = {.struct_size = sizeof(nibble_plugin), .abi_major = NIBBLE_ABI_MAJOR,
-                                      .abi_minor = NIBBLE_ABI_MINOR, .device_type = NIBBLE_DEVICE_CPU,
-                                      .name = "example", .version = "1.0", .kernels = kRows, .kernel_count = 1,
-                                      .device_count = device_count, .device_caps = device_caps};
+static const nibble_plugin kPlugin = {.struct_size = sizeof(nibble_plugin),
+                                      .abi_major = NIBBLE_ABI_MAJOR,
+                                      .abi_minor = NIBBLE_ABI_MINOR,
+                                      .device_type = NIBBLE_DEVICE_CPU,
+                                      .name = "example",
+                                      .version = "1.0",
+                                      .kernels = kRows,
+                                      .kernel_count = 1,
+                                      .device_count = device_count,
+                                      .device_caps = device_caps};
 
 NIBBLE_EXPORT const nibble_plugin* nibble_plugin_query(uint32_t host_major, uint32_t host_minor);
 const nibble_plugin* nibble_plugin_query(uint32_t host_major, uint32_t host_minor) {

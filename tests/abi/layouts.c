@@ -1,5 +1,5 @@
-/* The layouts and numbers of the C header as 1.0 has them, for 64-bit systems: a plugin that was built long ago counts on
- * them. A field that is appended moves a SIZE here and nothing else; any other change needs a new major version.
+/* The layouts and numbers of the C header as 1.0 has them, for 64-bit systems: a plugin that was built long ago counts
+ * on them. A field that is appended moves a SIZE here and nothing else; any other change needs a new major version.
  * Apart from the code that uses the structs: it would compile with any layout. In C11 and in C++20. */
 #include <nibble/abi.h>
 

@@ -15,10 +15,10 @@ constexpr test::WeightKind kSome[] = {{NIBBLE_Q4_K, false}, {NIBBLE_NF4, true}, 
 /// The same problem on 1, 2 and 3 threads. A GPU's kernels do not read the number and must give equal bits all the
 /// same.
 Verdict run_on_threads(const RowOnDevice& row, const Problem& problem) {
-  const Verdict one = run_problem(row, problem, {.threads = 1});
+  Verdict one = run_problem(row, problem, {.threads = 1});
   for (const std::uint32_t threads : {2u, 3u}) {
     if (one.kind != Verdict::Kind::executed) return one;
-    const Verdict more = run_problem(row, problem, {.threads = threads});
+    Verdict more = run_problem(row, problem, {.threads = threads});
     if (more.kind != Verdict::Kind::executed) return more;
     if (more.dst != one.dst)
       return {Verdict::Kind::failed, fmt::format("{} threads gave other bits than one: expected the same", threads)};

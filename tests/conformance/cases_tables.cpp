@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -166,7 +167,7 @@ Table nested_table(Format format, float offset, float group = 0.7391f) {
   for (int c = 0; c < 256; ++c) {
     h.absmax[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(c);
     const float code = static_cast<float>(c * c * c) / 16581375.0f - (c % 2 == 0 ? 0.0f : 1.0f);
-    std::memcpy(h.nested_code.data() + 4 * c, &code, sizeof code);
+    std::memcpy(h.nested_code.data() + 4 * static_cast<std::ptrdiff_t>(c), &code, sizeof code);
     const float product = code * group;
     const float scale = product + offset;
     for (int j = 0; j < 16; ++j)

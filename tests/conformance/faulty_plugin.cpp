@@ -209,6 +209,7 @@ const std::vector<const nibble_kernel*>& kernels() {
   static const std::vector<Row> rows = make_rows();
   static const std::vector<const nibble_kernel*> all = [] {
     std::vector<const nibble_kernel*> pointers;
+    pointers.reserve(rows.size());
     for (const Row& row : rows) pointers.push_back(&row.kernel);
     return pointers;
   }();

@@ -13,7 +13,9 @@
 #include <gtest/gtest.h>
 
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -102,8 +104,13 @@ int run(const std::string& program) {
 }  // namespace nibble::conformance
 
 int main(int argc, char** argv) {
-  GTEST_FLAG_SET(brief, true);  // tens of thousands of tests: --gtest_brief=0 lists them all
-  const std::string program = argv[0];
-  testing::InitGoogleTest(&argc, argv);
-  return nibble::conformance::run(program);
+  try {
+    GTEST_FLAG_SET(brief, true);  // tens of thousands of tests: --gtest_brief=0 lists them all
+    const std::string program = argv[0];
+    testing::InitGoogleTest(&argc, argv);
+    return nibble::conformance::run(program);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "nibble_conformance: %s\n", error.what());
+    return 2;
+  }
 }

@@ -110,7 +110,7 @@ class Runner {
     const PlacedInputs inputs(row_, problem_, request_);
     Verdict verdict = run_once();
     for (int i = 1; i < options_.runs && verdict.kind == Kind::executed; ++i) {
-      const Verdict again = run_once();
+      Verdict again = run_once();
       if (again.kind != Kind::executed) return again;
       if (again.dst != verdict.dst)
         return failed(fmt::format("run {} gave other bits than the first: expected the same from run to run", i + 1));

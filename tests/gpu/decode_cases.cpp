@@ -44,7 +44,7 @@ enum class Path { two_step, fused };
 /// The destination's shape and strides in elements, from the case.
 struct Layout {
   std::int64_t shape[4], stride[4], extent;
-  Layout(const Case& c) {
+  explicit Layout(const Case& c) {
     const auto& s = c.spec.shape;
     const bool whole = c.range.count == 0;
     for (int d = 0; d < 4; ++d) shape[d] = d == 0 || whole ? s[static_cast<std::size_t>(d)] : 1;

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
+#include <exception>
 #include <functional>
 #include <string_view>
 #include <thread>
@@ -298,6 +300,11 @@ int main_checked(bool reduced, bool bench_alone) {
 
 /// products_check [reduced | bench]
 int main(int argc, char** argv) {
-  const std::string_view mode = argc > 1 ? argv[1] : "";
-  return nibble::gpu_test::main_checked(mode == "reduced", mode == "bench");
+  try {
+    const std::string_view mode = argc > 1 ? argv[1] : "";
+    return nibble::gpu_test::main_checked(mode == "reduced", mode == "bench");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "products_check: %s\n", error.what());
+    return 1;
+  }
 }

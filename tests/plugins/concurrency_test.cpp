@@ -48,6 +48,7 @@ struct Decode {
 int at_once(const std::function<bool(int)>& body) {
   std::atomic<int> waiting = kThreads, wrong = 0;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       --waiting;

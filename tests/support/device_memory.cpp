@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 
 namespace nibble::test {
 namespace {
@@ -15,22 +17,28 @@ namespace {
 constexpr std::uint8_t kCanary = 0xc5;
 constexpr std::size_t kAlignment = 256;
 
-/// Calls one of the device's functions with a place for its reason; what failed, or nothing.
-template <class Call>
-std::string attempt(const char* what, Call&& call) {
-  char buffer[512] = "";
-  nibble_text text{sizeof text, 0, sizeof buffer, buffer};
-  const nibble_status status = call(&text);
-  return status == NIBBLE_OK ? "" : fmt::format("device memory: {} failed, {}: {}", what, status_name(status), buffer);
-}
+/// Calls one of the device's functions with a place for its reason.
+struct Attempt {
+  char why[512] = "";
+  nibble_status status;
+  template <class Call>
+  explicit Attempt(Call&& call) {
+    nibble_text text{sizeof text, 0, sizeof why, why};
+    status = call(&text);
+  }
+};
 template <class Call>
 void must(const char* what, Call&& call) {
-  if (const std::string fault = attempt(what, call); !fault.empty()) throw std::runtime_error(fault);
+  if (const Attempt a(call); a.status != NIBBLE_OK)
+    throw std::runtime_error(fmt::format("device memory: {} failed, {}: {}", what, status_name(a.status), a.why));
 }
 /// Where nothing may be thrown: what fails here fails the run by a line on stderr and the next call's status.
 template <class Call>
 void should(const char* what, Call&& call) {
-  if (const std::string fault = attempt(what, call); !fault.empty()) fmt::print(stderr, "{}\n", fault);
+  const Attempt a(call);
+  if (a.status == NIBBLE_OK) return;
+  const std::string_view name = status_name(a.status);
+  std::fprintf(stderr, "device memory: %s failed, %.*s: %s\n", what, static_cast<int>(name.size()), name.data(), a.why);
 }
 
 }  // namespace

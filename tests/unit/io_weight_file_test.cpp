@@ -82,7 +82,7 @@ TEST(WeightFile, ViewsOutliveAMove) {
 
 /// `start`, then a hole up to the end, which reads `end`: a file of more than 4 GiB that takes a few blocks.
 std::string put_sparse(const Folder& folder, const std::string& start, std::uint64_t size, const std::string& end) {
-  const std::string path = folder.put("sparse", start);
+  std::string path = folder.put("sparse", start);
   const int file = ::open(path.c_str(), O_WRONLY);
   EXPECT_EQ(::ftruncate(file, static_cast<off_t>(size)), 0);
   EXPECT_EQ(::pwrite(file, end.data(), end.size(), static_cast<off_t>(size - end.size())),

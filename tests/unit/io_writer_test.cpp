@@ -96,7 +96,7 @@ TEST(Writer, RefusesWhatItCannotDescribe) {
     std::vector<OutputTensor> tensors;
     std::vector<std::string> words;
   };
-  const OutputTensor t = kOne[0];
+  const OutputTensor& t = kOne[0];
   const Case cases[] = {
       {"o.bin", kOne, {"o.bin", ".safetensors or .npy"}},
       {"o", kOne, {".safetensors or .npy"}},

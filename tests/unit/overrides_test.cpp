@@ -63,8 +63,9 @@ TEST(OverridesTest, WhatIsWrongIsOneLineWithTheValidValues) {
 
 TEST(OverridesTest, AVeryLongValueMakesNoVeryLongLine) {
   const std::string name(100000, 'x');
+  const std::string values[] = {name, name + ",", "dequantize=" + name, name + "=" + name, name + "::"};
   for (const std::string_view variable : Settings::variables()) {
-    for (const std::string& value : {name, name + ",", "dequantize=" + name, name + "=" + name, name + "::"}) {
+    for (const std::string& value : values) {
       const Scoped set(std::string(variable), value.c_str());
       const auto registry = Registry::create();
       std::size_t longest = registry.status().message().size();

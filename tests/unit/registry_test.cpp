@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
@@ -136,7 +137,7 @@ TEST(PlanTest, RunsAgainWithOtherDataAndRefusesAnotherShape) {
   ASSERT_EQ(plan->run(r).message(), "");
   r.dst.data = second;
   ASSERT_EQ(plan->run(r).message(), "");
-  EXPECT_EQ(0, std::memcmp(first, second, sizeof first));
+  EXPECT_TRUE(std::ranges::equal(first, second));
   r.weight.packed.shape[1] = r.dst.shape[1] = 1;
   EXPECT_NE(plan->run(r).message().find("request differs from the one that"), std::string::npos);
 }
@@ -190,7 +191,7 @@ TEST(PlanTest, OneThatWasMovedFromIsEmptyAndSaysSo) {
 
 TEST(RegistryTest, OneThatWasMovedFromIsStillWhole) {
   Registry first = Registry::create(Settings{}).value();
-  const Registry second = std::move(first);
+  const Registry second = std::move(first);  // NOLINT(performance-move-const-arg): that it copies is what is tested
   EXPECT_EQ(first.kernels().data(), second.kernels().data());  // NOLINT(bugprone-use-after-move)
 }
 
