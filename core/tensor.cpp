@@ -125,8 +125,7 @@ Result<std::uint64_t> storage_bytes(Format format, std::span<const std::int64_t>
 
 Tensor make_tensor(void* data, Format format, std::span<const std::int64_t> shape, Device device) {
   Tensor t{};
-  const FormatInfo* info = find_format(format);
-  if (shape.empty() || shape.size() > 4 || !storage_bytes(format, shape)) return t;
+  if (shape.empty() || shape.size() > 4) return t;
   t.data = data;
   t.device_type = device.type;
   t.device_index = device.index;
@@ -134,6 +133,11 @@ Tensor make_tensor(void* data, Format format, std::span<const std::int64_t> shap
   t.rank = static_cast<std::uint32_t>(shape.size());
   std::fill_n(t.shape, 4, std::int64_t{1});
   std::copy(shape.begin(), shape.end(), t.shape);
+  const FormatInfo* info = find_format(format);
+  if (info == nullptr || !storage_bytes(format, shape)) {
+    std::fill_n(t.byte_stride, 4, std::int64_t{-1});
+    return t;
+  }
   if (info->kind == FormatInfo::Kind::flat) return t;
   t.byte_stride[0] = info->block_bytes;
   t.byte_stride[1] = t.shape[0] / info->block_values * info->block_bytes;

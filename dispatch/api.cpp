@@ -2,6 +2,7 @@
 // Apart from the registry: these only write a request down and hand it over.
 #include <nibble/nibble.hpp>
 
+#include "core/ops/validate.h"
 #include "dispatch/allocation.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ nibble_request request_of(nibble_op op, const Weight& weight, const Tensor& dst,
   r.dst = dst;
   r.math = options.math;
   r.threads = options.threads;
-  if (op == NIBBLE_OP_OUT_PROD && options.accumulate) r.flags = NIBBLE_FLAG_ACCUMULATE;
+  if (options.accumulate) r.flags = NIBBLE_FLAG_ACCUMULATE;
   return r;
 }
 
@@ -34,10 +35,12 @@ Status run(const nibble_request& request, const Options& options) {
   return registry ? registry->run(request, options.workspace, options.stream) : registry.status();
 }
 
-/// Allocates `shape` of type `to` where the weight is, then runs `fill` into it.
+/// Allocates `shape` of type `to` where the weight is, then runs `fill` into it. The weight is checked before, since
+/// shape and place come from it.
 template <class Fill>
 Result<OwnedTensor> into_new(const Weight& weight, Format to, std::span<const std::int64_t> shape,
                              const Options& options, Fill&& fill) {
+  if (Status s = check_weight(weight); !s) return s;
   auto registry = registry_of(options);
   if (!registry) return registry.status();
   auto out = OwnedTensor::allocate(*registry, to, shape, device_of(weight.packed), options.stream);
@@ -113,6 +116,7 @@ Status out_prod(const Weight& weight, const Tensor& src1, const Tensor& dst, con
 Result<OwnedTensor> out_prod(const Weight& weight, const Tensor& src1, Format to, const Options& options) {
   if (options.accumulate)
     return Status{NIBBLE_INVALID_ARGUMENT, "out_prod into new memory cannot accumulate: expected accumulate = false"};
+  if (Status s = check_activation({"src1", &src1}); !s) return s;
   const std::int64_t shape[4] = {weight.packed.shape[0], src1.shape[0], src1.shape[2], src1.shape[3]};
   return into_new(weight, to, shape, options, [&](const Tensor& dst) { return out_prod(weight, src1, dst, options); });
 }
@@ -126,6 +130,7 @@ Status linear(const Weight& weight, const Tensor& src1, const Tensor& bias, cons
 
 Result<OwnedTensor> linear(const Weight& weight, const Tensor& src1, const Tensor& bias, Format to,
                            const Options& options) {
+  if (Status s = check_activation({"src1", &src1}); !s) return s;
   const std::int64_t shape[2] = {weight.packed.shape[1], src1.shape[1]};
   return into_new(weight, to, shape, options,
                   [&](const Tensor& dst) { return linear(weight, src1, bias, dst, options); });

@@ -6,6 +6,7 @@
 #include "core/ops/ops.h"
 #include "core/text.h"
 #include "dispatch/plugin_call.h"
+#include "dispatch/plugin_file.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -165,14 +166,6 @@ std::string adopt(LoadedPlugin& p, const nibble_plugin* plugin) {
   return {};
 }
 
-/// Why the file is not handed to dlopen, which would wait for a pipe's other end; empty where it is.
-std::string file_fault(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (error) return fmt::format("it cannot be read: {}", error.message());
-  return fs::is_regular_file(status) ? "" : "it is not a regular file";
-}
-
 /// The linker's words, without the path that the record has already.
 std::string dlopen_fault(const std::string& path) {
   const char* words = dlerror();
@@ -187,7 +180,7 @@ std::string load(LoadedPlugin& p) {
   if (p.record.backend.find('.') != std::string::npos)
     return "its name holds a '.', which ends a back end's name in a kernel's";
   if (!is_plain_name(p.record.backend)) return "its name holds other than a-z, 0-9 and '_'";
-  if (std::string fault = file_fault(p.record.path); !fault.empty()) return fault;
+  if (std::string fault = plugin_file_fault(p.record.path); !fault.empty()) return fault;
   void* handle = dlopen(p.record.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return dlopen_fault(p.record.path);
   auto query = reinterpret_cast<nibble_plugin_query_fn>(dlsym(handle, NIBBLE_PLUGIN_SYMBOL));

@@ -165,7 +165,7 @@ Selection select(std::span<const Row> rows, std::span<const Rule> rules, const n
   }
   const nibble_kernel& k = *chosen.row->kernel;
   if (!forced.empty()) {
-    chosen.reason = "forced by an override";
+    chosen.reason = "forced by an override or by its caller";
   } else if (rule != nullptr) {
     chosen.reason = fmt::format("rule [{}]: {}", rule->when.text(), rule->because);
   } else {

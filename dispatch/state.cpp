@@ -125,9 +125,10 @@ Result<const nibble_memory*> Registry::State::memory(Device device) const {
   for (const auto& b : backends) {
     if (b->loaded.plugin->device_type != device.type) continue;
     const bool there = probe(*b).find(device.index) != nullptr;
-    why += fmt::format(
-        "{} {} {}", why.empty() ? ":" : ";", b->loaded.record.backend,
-        there ? "has it without memory functions" : fmt::format("has {} devices {}", b->devices.size(), b->no_devices));
+    why += fmt::format("{} {} {}", why.empty() ? ":" : ";", b->loaded.record.backend,
+                       there ? "has it without memory functions"
+                             : fmt::format("has {} devices{}", b->devices.size(),
+                                           b->no_devices.empty() ? "" : " (" + b->no_devices + ")"));
   }
   return Status{NIBBLE_UNSUPPORTED, fmt::format("no loaded back end has memory of {}{}", device_name(device),
                                                 why.empty() ? absent_backends(device.type) : why)};

@@ -269,8 +269,9 @@ Status GgufParser::read_type(FileTensor& tensor, Extent& extent) {
   }
   if (info == nullptr) {
     extent.bytes = *elements == 0 ? 0 : 1;
-    tensor.usable = failure(NIBBLE_UNSUPPORTED, "tensor {} has GGUF type {} ({}), which nibble does not read",
-                            quote(tensor.name), id, tensor.type);
+    const std::string number = fmt::format("type {}", id);
+    tensor.usable = failure(NIBBLE_UNSUPPORTED, "tensor {} has GGUF {}{}, which nibble does not read",
+                            quote(tensor.name), number, tensor.type == number ? "" : " (" + tensor.type + ")");
     return {};
   }
   extent.bytes = tensor.bytes = *elements / block_values * block_bytes;

@@ -17,7 +17,7 @@ struct Flags {
   bool json = false, markdown = false;
 };
 
-/// What a back end does for one operation and format: the best kernel for each type that it writes.
+/// What a back end does for one operation and format: the best kernel by tier and rank for each type that it writes.
 using Cell = std::map<Format, const nibble_kernel*>;
 
 struct Line {
@@ -153,9 +153,11 @@ Action add_ops(CLI::App& app) {
   CLI::Option* json = sub->add_flag("--json", flags->json, "Print JSON alone");
   sub->add_flag("--markdown", flags->markdown, "Print a Markdown table")->excludes(json);
   sub->footer(
-      "A cell lists the result types and the best kernel, for the request that 'nibble explain OP' has as its "
-      "default,\n"
-      "on any device of the back end's kind. Back ends that are not loaded are no columns.\n\n"
+      "A cell lists the result types and the best kernel by tier and rank, for the request that 'nibble explain OP' "
+      "has\n"
+      "as its default, on any device of the back end's kind. The policy's rules may prefer another by device, tokens "
+      "and\n"
+      "size, which 'nibble explain' tells. Back ends that are not loaded are no columns.\n\n"
       "Example:\n  nibble ops --markdown > ops.md");
   return [flags] { return run(*flags); };
 }

@@ -255,12 +255,22 @@ void print_report(const Summary& s, std::span<const TensorReport> reports) {
   if (s.uncompared > 0) fmt::print("{} tensors have no values, or no kernel but the reference\n", s.uncompared);
 }
 
+/// Here and not by the plan that fails: settings took it away, whatever the tensor.
+void require_reference(const Registry& registry) {
+  for (const KernelRecord& k : registry.kernels()) {
+    if (k.kernel->name == kReference && !k.disabled) return;
+  }
+  fail(kUnserved, "nothing to compare with: NIBBLE_BACKEND or NIBBLE_DISABLE leaves out {}: expected it allowed",
+       kReference);
+}
+
 int run(const Flags& flags) {
   for (const std::string& name : flags.devices) parse_device(name);
   const WeightFile file = open_file(flags.file);
   const Chosen chosen = choose_tensors(file, flags.file, flags.names);
   const std::vector<const FileTensor*>& tensors = chosen.tensors;
   const Registry registry = require(Registry::create());
+  require_reference(registry);
   const Context context{registry, devices_of(registry, flags.devices)};
   std::uint64_t values = 0;
   for (const FileTensor* t : tensors) values += static_cast<std::uint64_t>(element_count(t->weight.packed));

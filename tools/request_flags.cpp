@@ -34,18 +34,19 @@ void refuse_idle_flags(const RequestFlags& f, const RequestSpec& s) {
              flat = has_statistics(s.format);
   const struct {
     bool given, fits;
-    const char *flag, *where;
-  } checks[] = {{!f.tokens.empty(), multiplies, "--tokens", "out_prod or linear"},
-                {!f.src1.empty(), multiplies, "--src1", "out_prod or linear"},
-                {f.transposed, batched, "--transposed", "out_prod"},
-                {!f.repeat.empty(), batched, "--repeat", "out_prod"},
-                {f.nested, flat, "--nested", "--format nf4, fp4 or blockwise8"},
-                {!f.block_size.empty(), flat, "--block-size", "--format nf4, fp4 or blockwise8"},
-                {!f.nested_block_size.empty(), f.nested, "--nested-block-size", "--nested"},
-                {!f.device.empty(), f.caps.empty(), "--device", "no --caps"}};
+    const char* flag;
+    std::string with;
+    const char* where;
+  } checks[] = {{!f.tokens.empty(), multiplies, "--tokens", f.op, "out_prod or linear"},
+                {!f.src1.empty(), multiplies, "--src1", f.op, "out_prod or linear"},
+                {f.transposed, batched, "--transposed", f.op, "out_prod"},
+                {!f.repeat.empty(), batched, "--repeat", f.op, "out_prod"},
+                {f.nested, flat, "--nested", format_name(s.format), "nf4, fp4 or blockwise8"},
+                {!f.block_size.empty(), flat, "--block-size", format_name(s.format), "nf4, fp4 or blockwise8"},
+                {!f.nested_block_size.empty(), f.nested, "--nested-block-size", "plain statistics", "--nested"},
+                {!f.device.empty(), f.caps.empty(), "--device", "--caps", "no --caps"}};
   for (const auto& c : checks) {
-    if (c.given && !c.fits)
-      fail(kUsage, "{} with {} of {}: expected only with {}", c.flag, f.op, format_name(s.format), c.where);
+    if (c.given && !c.fits) fail(kUsage, "{} with {}: expected only with {}", c.flag, c.with, c.where);
   }
 }
 

@@ -15,7 +15,7 @@ Status validate(const nibble_request& r) {
     if (Status s = check_absent(t, "dequantize reads the weight alone"); !s) return s;
   }
   if (Status s = check_output({"dst", &r.dst}); !s) return s;
-  if (r.flags != 0) return {NIBBLE_INVALID_ARGUMENT, "dequantize was given flags: expected none"};
+  if (Status s = check_no_flags("dequantize", r.flags); !s) return s;
   return check_dimensions({"dst", &r.dst}, r.weight.packed.shape, "the weight's");
 }
 

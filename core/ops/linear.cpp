@@ -16,7 +16,7 @@ Status validate(const nibble_request& r) {
   if (Status s = check_weight(r.weight); !s) return s;
   if (Status s = check_activation({"src1", &src1}); !s) return s;
   if (Status s = check_output({"dst", &r.dst}); !s) return s;
-  if (r.flags != 0) return {NIBBLE_INVALID_ARGUMENT, fmt::format("linear was given flags {}: expected none", r.flags)};
+  if (Status s = check_no_flags("linear", r.flags); !s) return s;
   if (w.shape[2] != 1 || w.shape[3] != 1) {
     return {NIBBLE_INVALID_ARGUMENT,
             fmt::format("weight has dimensions 2 and 3 of {} and {}: expected 1, a matrix [in, out]", w.shape[2],

@@ -19,18 +19,6 @@ Status invalid(fmt::format_string<Args...> text, Args&&... args) {
 
 std::string shape_text(const Tensor& t) { return fmt::format("[{}]", fmt::join(t.shape, ", ")); }
 
-/// Values in a tensor, or -1 where the dimensions that are not 0 have a product beyond 63 bits: strides are made of
-/// them.
-std::int64_t value_count(const Tensor& t) {
-  std::int64_t product = 1;
-  bool empty = false;
-  for (const std::int64_t d : t.shape) {
-    empty |= d == 0;
-    if (d < 0 || __builtin_mul_overflow(product, d == 0 ? 1 : d, &product)) return -1;
-  }
-  return empty ? 0 : product;
-}
-
 /// Bytes from the first to past the last element, or -1 where that overflows.
 std::int64_t extent_bytes(const Tensor& t, const FormatInfo& info) {
   std::int64_t total = info.block_bytes;
@@ -105,9 +93,8 @@ Status check_shape(Named named) {
   if (t.rank < 1 || t.rank > 4) return invalid("{} has rank {}: expected 1 to 4", named.name, t.rank);
   const FormatInfo* info = find_format(t.format);
   if (info == nullptr) return invalid("{} has unknown {}", named.name, format_name(t.format));
-  if (value_count(t) < 0) {
-    return invalid("{} has shape {}: expected dimensions >= 0 whose product fits 63 bits", named.name, shape_text(t));
-  }
+  if (auto bytes = storage_bytes(t.format, t.shape); !bytes)
+    return invalid("{}: {}", named.name, bytes.status().message());
   for (std::uint32_t d = 0; d < 4; ++d) {
     if (d >= t.rank && t.shape[d] != 1) {
       return invalid("{} has rank {} and shape {}: expected 1 beyond the rank", named.name, t.rank, shape_text(t));
@@ -130,10 +117,6 @@ Status check_weight(const Weight& w) {
             fmt::format("weight is {}: expected a weight format; integers and f64 are not dequantized", info.name)};
   }
   if (info.kind == FormatInfo::Kind::flat) return check_flat_weight(w, info);
-  if (t.shape[0] % info.block_values != 0) {
-    return invalid("{} weight has rows of {} values: expected a multiple of {}", info.name, t.shape[0],
-                   info.block_values);
-  }
   if (t.byte_stride[0] != info.block_bytes) {
     return invalid("{} weight has byte stride {} between blocks: expected {}", info.name, t.byte_stride[0],
                    info.block_bytes);
@@ -197,6 +180,11 @@ Status check_dimensions(Named t, const std::int64_t (&expected)[4], std::string_
   if (std::equal(std::begin(expected), std::end(expected), t.tensor->shape)) return {};
   return invalid("{} has shape {}: expected [{}], {}", t.name, shape_text(*t.tensor), fmt::join(expected, ", "),
                  meaning);
+}
+
+Status check_no_flags(std::string_view op, std::uint32_t flags) {
+  if (flags == 0) return {};
+  return invalid("{} was given flags {}: expected none, out_prod alone can accumulate", op, flags);
 }
 
 Status check_one_device(std::initializer_list<Named> tensors) {

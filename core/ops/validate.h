@@ -6,6 +6,7 @@
 #include <nibble/status.hpp>
 #include <nibble/tensor.hpp>
 
+#include <cstdint>
 #include <initializer_list>
 #include <string_view>
 
@@ -17,7 +18,7 @@ struct Named {
   const Tensor* tensor;
 };
 
-/// Rank 1 to 4, dimensions >= 0, products of dimensions and of strides within 63 bits, strides >= 0.
+/// Rank 1 to 4, a known format, dimensions >= 0, rows of whole blocks, bytes and strides within 63 bits, strides >= 0.
 Status check_shape(Named t);
 /// A tensor that the operation or the format does not read must not be given: it would be ignored in silence.
 Status check_absent(Named t, std::string_view why);
@@ -30,6 +31,8 @@ Status check_output(Named t);
 Status check_activation(Named t);
 /// Dimensions equal to `expected`, innermost first; `meaning` says where they come from.
 Status check_dimensions(Named t, const std::int64_t (&expected)[4], std::string_view meaning);
+/// Of the operations that know none.
+Status check_no_flags(std::string_view op, std::uint32_t flags);
 /// All present tensors on the device of the first.
 Status check_one_device(std::initializer_list<Named> tensors);
 /// Data is there and aligned to its element where the tensor has any elements. Depends on addresses, so it is asked

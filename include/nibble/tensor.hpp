@@ -59,8 +59,9 @@ NIBBLE_EXPORT std::string format_name(Format id);
 NIBBLE_EXPORT std::string device_name(Device device);
 
 /// A contiguous view of `shape` (innermost first, 1 to 4 dimensions) at `data`. The strides follow from the format:
-/// for a block format a row is shape[0] / block_values blocks. Borrows `data`. An unknown format, a dimension below 0
-/// or a rank beyond 4 give an absent tensor (rank 0), which every operation refuses by name.
+/// for a block format a row is shape[0] / block_values blocks. Borrows `data`. A rank beyond 4
+/// gives an absent tensor (rank 0); an unknown format, a dimension below 0, a row that is not whole blocks and bytes
+/// beyond 63 bits give strides of -1: every operation refuses either and names the cause.
 NIBBLE_EXPORT Tensor make_tensor(void* data, Format format, std::span<const std::int64_t> shape, Device device = {});
 NIBBLE_EXPORT Tensor make_tensor(void* data, Format format, std::initializer_list<std::int64_t> shape,
                                  Device device = {});

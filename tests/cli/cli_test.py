@@ -222,6 +222,8 @@ class Refusals(CommandTest):
         out = self.folder / "out.safetensors"
         self.fails(UNSERVED, "dequantize", GGML, "--device", "hip:63", "-o", out, says="hip:63")
         self.fails(UNSERVED, "verify", GGML, "--device", "cuda:63", says="cuda:63")
+        for name, value in ("NIBBLE_BACKEND", "cpu"), ("NIBBLE_DISABLE", "*"), ("NIBBLE_DISABLE", "reference.dequantize.*"):
+            self.fails(UNSERVED, "verify", GGML, env={name: value}, says=["nothing to compare with", "reference.dequantize.scalar"])
         self.assert_no_files()
 
     def test_bad_files(self):

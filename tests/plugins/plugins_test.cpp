@@ -150,6 +150,10 @@ TEST_F(PluginsTest, FilesThatAreNoPlugins) {
   for (const char* name : {"nibble_no_query", "nibble_lacks_library", "nibble_lacks_symbol"}) add_built(name);
   std::ofstream(path("nibble_text.so")) << std::string(4096, 'x');  // longer than an ELF header
   std::ofstream(path("nibble_empty.so")) << "";
+  for (const auto& [name, bytes] : {std::pair{"nibble_cut", 3000}, {"nibble_cut_header", 80}}) {
+    fs::copy_file(fs::path(NIBBLE_BAD_PLUGINS) / "nibble_no_query.so", path(name + std::string(".so")));
+    fs::resize_file(path(name + std::string(".so")), bytes);  // dlopen would read beyond it: a bus error
+  }
   std::ofstream(path("nibble_.so")) << "";            // no name: not looked at
   std::ofstream(path("libnibble_other.so.1")) << "";  // neither
   for (const char* name : {"nibble_a.b.so", "nibble_a\nb.so", "nibble_reference.so"})
@@ -165,6 +169,8 @@ TEST_F(PluginsTest, FilesThatAreNoPlugins) {
       {"lacks_symbol", "undefined symbol: absent_function"},
       {"text", "invalid ELF header"},
       {"empty", "file too short"},
+      {"cut", "it is cut off: 3000 bytes, and its program header maps "},
+      {"cut_header", "it is cut off: 80 bytes end within its program header"},
       {"folder", "it is not a regular file"},
       {"loop", "it cannot be read: Too many levels of symbolic links"},
       {"dangling", "it cannot be read: No such file or directory"},

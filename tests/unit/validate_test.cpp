@@ -81,15 +81,15 @@ const std::vector<BadCase>& bad_cases() {
       {"integer", q4, [](R r) { r.weight.packed.format = NIBBLE_I32; },
        "weight is i32: expected a weight format; integers and f64 are not dequantized"},
       {"negative", q4, [](R r) { r.weight.packed.shape[1] = -1; },
-       "weight has shape [4096, -1, 1, 1]: expected dimensions >= 0 whose product fits 63 bits"},
+       "weight: shape [4096, -1, 1, 1]: expected dimensions >= 0 whose product fits 63 bits"},
       {"product", q4, [](R r) { r.weight.packed.shape[1] = INT64_MAX / 2; },
-       "weight has shape [4096, 4611686018427387903, 1, 1]: expected dimensions >= 0 whose product fits 63 bits"},
+       "weight: shape [4096, 4611686018427387903, 1, 1]: expected dimensions >= 0 whose product fits 63 bits"},
       {"bytes", q4, [](R r) { r.dst.byte_stride[1] = INT64_MAX / 4; },
        "dst has shape [4096, 8, 1, 1] and strides [4, 2305843009213693951, 131072, 131072]: its bytes do not fit 63 "
        "bits"},
       {"stride", q4, [](R r) { r.dst.byte_stride[1] = -4; }, "dst has byte stride -4: expected >= 0"},
       {"row", q4, [](R r) { r.weight.packed.shape[0] = 4000; },
-       "q4_k weight has rows of 4000 values: expected a multiple of 256"},
+       "weight: q4_k row of 4000 values: expected a multiple of 256"},
       {"block_stride", q4, [](R r) { r.weight.packed.byte_stride[0] = 145; },
        "q4_k weight has byte stride 145 between blocks: expected 144"},
       {"scales", q4, [](R r) { r.weight.absmax = make_tensor(nullptr, NIBBLE_F32, {4}); },
@@ -110,7 +110,8 @@ const std::vector<BadCase>& bad_cases() {
        "dst has byte stride 0 in dimension 1: expected at least 16384, so that no two elements share a place"},
       {"dst_odd", q4, [](R r) { r.dst.byte_stride[1] = 16386; },
        "dst has byte stride 16386 in dimension 1: expected a multiple of 4"},
-      {"flags", q4, [](R r) { r.flags = NIBBLE_FLAG_ACCUMULATE; }, "dequantize was given flags: expected none"},
+      {"flags", q4, [](R r) { r.flags = NIBBLE_FLAG_ACCUMULATE; },
+       "dequantize was given flags 1: expected none, out_prod alone can accumulate"},
       {"block_size", plain, [](R r) { r.weight.block_size = 48; },
        "nf4 block size 48: expected a power of two from 32 to 4096"},
       {"block_size_0", plain, [](R r) { r.weight.block_size = 0; },
@@ -197,12 +198,46 @@ TEST(MakeTensorTest, KnowsNoOrderAmongDimensionsOfZero) {
   for (const std::array<std::int64_t, 3> shape :
        {std::array{large, large, std::int64_t{0}}, std::array{large, std::int64_t{0}, large},
         std::array{std::int64_t{0}, large, large}}) {
-    EXPECT_EQ(make_tensor(nullptr, NIBBLE_F32, shape).rank, 0u) << "its strides do not fit 63 bits";
+    EXPECT_EQ(make_tensor(nullptr, NIBBLE_F32, shape).byte_stride[0], -1) << "its strides do not fit 63 bits";
   }
   const Tensor t = make_tensor(nullptr, NIBBLE_F32, {5, 0, 7});
   EXPECT_EQ(t.rank, 3u);
   EXPECT_EQ(element_count(t), 0);
   EXPECT_EQ(storage_bytes(NIBBLE_F32, std::array{std::int64_t{5}, std::int64_t{0}}).value(), 0u);
+}
+
+TEST(MakeTensorTest, OperationsNameWhatIsWrongWithIt) {
+  constexpr std::int64_t large = std::int64_t{1} << 60;
+  const std::tuple<Format, std::vector<std::int64_t>, std::string> cases[] = {
+      {NIBBLE_Q4_K, {100, 4}, "weight: q4_k row of 100 values: expected a multiple of 256"},
+      {9, {256, 4}, "weight has unknown format 9"},
+      {NIBBLE_Q4_K, {-256, 4}, "weight: shape [-256, 4, 1, 1]: expected dimensions >= 0 whose product fits 63 bits"},
+      {NIBBLE_F32,
+       {large, 4},
+       "weight: f32 tensor of shape [1152921504606846976, 4, 1, 1]: its bytes do not fit 63 bits"},
+      {NIBBLE_F32, {1, 1, 1, 1, 1}, "weight has rank 0: expected 1 to 4"}};
+  for (const auto& [format, shape, message] : cases) {
+    const Weight weight = make_weight(make_tensor(nullptr, format, shape));
+    float at = 0;
+    const Tensor one = make_tensor(&at, NIBBLE_F32, {1});
+    EXPECT_EQ(dequantize(weight, one).message(), message);
+    EXPECT_EQ(dequantize(weight, NIBBLE_F32).status().message(), message);
+    EXPECT_EQ(out_prod(weight, one, NIBBLE_F32).status().message(), message);
+    EXPECT_EQ(linear(weight, one, {}, NIBBLE_F32).status().message(), message);
+  }
+}
+
+TEST(OperationsTest, OutProdAloneAccumulates) {
+  float values[2] = {1, 5};
+  const Weight weight = make_weight(make_tensor(values, NIBBLE_F32, {1, 1}));
+  const Tensor dst = make_tensor(values + 1, NIBBLE_F32, {1, 1});
+  const Options add{.accumulate = true};
+  const char* none = "was given flags 1: expected none, out_prod alone can accumulate";
+  EXPECT_EQ(dequantize(weight, dst, add).message(), std::string("dequantize ") + none);
+  EXPECT_EQ(linear(weight, weight.packed, {}, dst, add).message(), std::string("linear ") + none);
+  EXPECT_EQ(values[1], 5);
+  EXPECT_TRUE(out_prod(weight, weight.packed, dst, add).ok());
+  EXPECT_EQ(values[1], 6);
 }
 
 TEST(MakeTensorTest, TransposedSharesTheMemory) {
