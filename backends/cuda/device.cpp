@@ -15,7 +15,7 @@ namespace nibble::gpu {
 
 nibble_status device_has_code(const nibble_kernel* /*k*/, const nibble_caps* caps, const nibble_request* /*r*/,
                               nibble_text* why) {
-  if (runs_on(NIBBLE_CUDA_IMAGES, caps->arch_major, caps->arch_minor)) return NIBBLE_OK;
+  if (code_for(NIBBLE_CUDA_IMAGES, caps->arch_major, caps->arch_minor) != 0) return NIBBLE_OK;
   return fail(why, NIBBLE_UNSUPPORTED, "no code for compute capability {}.{}: this build has {}", caps->arch_major,
               caps->arch_minor, NIBBLE_CUDA_IMAGES);
 }

@@ -13,7 +13,8 @@
 //   values, rounded, by gradients, rounded: what more tokens share need not be made for each of them
 // Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
 // and mins by one that it lowers, with its sums, when larger ones come. What is 2^-28 of the largest (in the form of
-// values, where the gradient itself is rounded: 2^-23) or less loses bits.
+// values, where the gradient and the scales are halves themselves: 2^-23, and of BLOCKWISE8's scales 2^-18) or less
+// loses bits.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 
@@ -248,11 +249,11 @@ class Fused {
     }
   }
 
-  /// Each warp's sums, without their powers of two.
+  /// Each warp's sums, without any power of two.
   __device__ void leave() {
-    constexpr float kLeast = S::kForm == FusedForm::two_level ? 0x1p-24f : 1.0f;  // what an integer 1 was
-    const float unit = reciprocal_of_power(power_) / static_cast<float>(1 << kGradExponent) / unit_power_ / kLeast;
-    leave_sums<S>(sums_, unit, reinterpret_cast<float*>(shared_), [&](int t, int m, int i) {
+    constexpr int kLeast = S::kForm == FusedForm::two_level ? -24 : 0;  // an integer 1 was 2^this
+    const int exponent = -exponent_of(power_) - kGradExponent - exponent_of(unit_power_) - kLeast;
+    leave_sums<S>(w_, sums_, exponent, reinterpret_cast<float*>(shared_), [&](int t, int m, int i) {
       if constexpr (S::kForm != FusedForm::two_level) return 0.0f;
       const int run = S::P::kSets == 1 ? m / 2 : m;
       return __shfl_sync(0xffffffffu, min_sums_[t][run / 8 * 2 + i % 2], run % 8 * 4 + lane_ % 4);
@@ -281,6 +282,8 @@ __global__ void __launch_bounds__(kFusedWarps * 32, 2) fused_kernel(const __grid
   const float unit_power = Panel<F>::fill(work, table);
   __syncthreads();
   Fused<F, kTiles>(work, shared, table, unit_power).run();
+#else
+  __trap();  // no device comes here (multiplies_halves), and none may leave sums as they were
 #endif
 }
 

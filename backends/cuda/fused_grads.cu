@@ -24,7 +24,7 @@ struct Grad {
   /// Whether rows `row` to row + 3, a multiple of 4 and what follows, can be loaded at once.
   [[nodiscard]] __device__ bool has_fours() const {
     constexpr int kBytes = kType == NIBBLE_F32 ? 4 : 2;
-    return g.row_stride == 1 && g.token_stride % 4 == 0 && gpu::is_aligned(g.grad, 4 * kBytes);
+    return g.row_stride == 1 && (g.token_stride % 4 == 0 || g.tokens == 1) && gpu::is_aligned(g.grad, 4 * kBytes);
   }
   __device__ void four(std::int64_t row, int token, float (&out)[4]) const {
     const std::int64_t at = row + token * g.token_stride;

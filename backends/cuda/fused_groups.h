@@ -200,11 +200,11 @@ class Multiplier {
     wait_for_products<0>();
     pin(sums_);
   }
-  /// Leaves the sums in shared memory, without their power of two, and that of the units.
-  __device__ void leave_all(float unit_power) const {
+  /// Leaves the sums in shared memory, without any power of two.
+  __device__ void leave_all(const FusedWork& w, float unit_power) const {
     const float power = stages_.power(stages_.count - 1, piece_).power;  // by which they are too large
-    const float unit = reciprocal_of_power(power) / static_cast<float>(1 << kGradExponent) / unit_power;
-    leave_sums<S>(sums_, unit, reinterpret_cast<float*>(stages_.shared), [](int, int, int) { return 0.0f; });
+    const int exponent = -exponent_of(power) - kGradExponent - exponent_of(unit_power);
+    leave_sums<S>(w, sums_, exponent, reinterpret_cast<float*>(stages_.shared), [](int, int, int) { return 0.0f; });
   }
 
  private:
@@ -269,11 +269,12 @@ class Multiplier {
 
 /// A warp's part of the block's work: it leaves its sums in shared memory.
 template <class S, int kFirstSet>
-__device__ inline void multiply_sets(const GroupStages<S>& stages, const std::uint32_t* table, float unit_power) {
+__device__ inline void multiply_sets(const FusedWork& w, const GroupStages<S>& stages, const std::uint32_t* table,
+                                     float unit_power) {
   Multiplier<S, kFirstSet> multiplier(stages, table);
   multiplier.run();
   wait_for_team<kFusedWarps>(0);  // the sums take the place of stages; those that bring have brought all by then
-  multiplier.leave_all(unit_power);
+  multiplier.leave_all(w, unit_power);
 }
 
 template <class F, int kTiles>
@@ -295,9 +296,9 @@ __global__ void __launch_bounds__(kGroupsThreads, 1) fused_groups_kernel(const _
   } else {
     keep_registers<kMultiplierRegisters, true>();
     if (S::kSumSets == 2 || group == 0) {
-      multiply_sets<S, 0>(stages, table, unit_power);
+      multiply_sets<S, 0>(work, stages, table, unit_power);
     } else {
-      multiply_sets<S, 2 - S::kSumSets>(stages, table, unit_power);
+      multiply_sets<S, 2 - S::kSumSets>(work, stages, table, unit_power);
     }
     wait_for_team<kFusedWarps>(0);
     store_sums<S>(work, stages.part, reinterpret_cast<const float*>(shared));

@@ -3,6 +3,7 @@
 #include "backends/cuda/fused_out_prod.h"
 
 #include "backends/gpu/decode.h"
+#include "backends/gpu/images.h"
 #include "backends/gpu/product_rows.h"
 #include "backends/gpu/text.h"
 #include "backends/gpu/weight_rows.h"
@@ -137,7 +138,7 @@ FusedPlan plan_fused(const nibble_request& r, Cores cores, std::int64_t processo
               .rows = r.weight.packed.shape[1],
               .tokens = std::min<std::int64_t>(r.dst.shape[1], most_tokens(cores)),
               .tiles = ceil_div(r.weight.packed.shape[0], kFusedColumns)};
-  if (p.rows == 0) return p;  // no splits: zeros, or dst as it is
+  if (p.rows == 0 || p.tiles == 0) return p;  // no splits: zeros, or dst as it is
   const auto fits = [&](std::int64_t splits, std::int64_t tiles, std::int64_t tokens) {
     p.splits = splits, p.tiles = tiles, p.tokens = tokens;
     return p.total() <= bytes;
@@ -169,6 +170,14 @@ nibble_status multiplies_halves(const nibble_kernel* k, const nibble_caps* caps,
     return fail(why, NIBBLE_UNSUPPORTED,
                 "needs tensor cores for halves: compute capability {}.{} is too old, expected 8.0 or later",
                 caps->arch_major, caps->arch_minor);
+  }
+  // Of an older architecture there is code without a body: an intermediate form stands for later devices too.
+  if (const std::uint32_t code = gpu::code_for(NIBBLE_CUDA_IMAGES, caps->arch_major, caps->arch_minor); code < 80) {
+    return fail(
+        why, NIBBLE_UNSUPPORTED,
+        "needs tensor cores for halves: compute capability {}.{} runs this build's code for {}.{}, expected 8.0 "
+        "or later",
+        caps->arch_major, caps->arch_minor, code / 10, code % 10);
   }
   if (r->weight.packed.shape[0] % kPieceColumns != 0) {
     return fail(why, NIBBLE_UNSUPPORTED, "rows of {} values: expected a multiple of {}", r->weight.packed.shape[0],

@@ -27,6 +27,7 @@ struct FusedShape {
   /// What multiplies a scale or, without the code, a min in values has less than so many bits.
   static constexpr int kCodeBits = [] {
     if constexpr (P::kHasMin) return P::kBits;
+    if constexpr (F::kEngine == Engine::flat4) return 1;
     return 7;
   }();
   static constexpr int kIntegerBits = [] {

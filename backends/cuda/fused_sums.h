@@ -30,16 +30,26 @@ __device__ inline int sum_at(int warp, int tile, int set, int i, int lane) {
   return (((warp * S::kTokenTiles + tile) * S::kSumSets + set) * 4 + i) * 32 + lane;
 }
 
-/// Leaves a warp's sums in shared memory, times `unit`. taken(tile, m, i): less that.
+/// Leaves a warp's sums in shared memory, times 2^exponent and their token's power: at once, since either alone may
+/// take what is finite beyond f32. taken(tile, m, i): less that.
 template <class S, class Taken>
-__device__ inline void leave_sums(const LaneSums<S>& sums, float unit, float* shared, Taken&& taken) {
+__device__ inline void leave_sums(const FusedWork& w, const LaneSums<S>& sums, int exponent, float* shared,
+                                  Taken&& taken) {
   const int lane = lane_of_warp(), warp = warp_of_block();
 #pragma unroll
   for (int t = 0; t < S::kTokenTiles; ++t) {
+    int of_token[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int token = t * 8 + lane % 4 * 2 + i;
+      of_token[i] = exponent + (token < w.tokens ? exponent_of(w.grad_powers[token]) : 0);
+    }
 #pragma unroll
     for (int m = 0; m < S::kSumSets; ++m) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) shared[sum_at<S>(warp, t, m, i, lane)] = (sums[t][m][i] - taken(t, m, i)) * unit;
+      for (int i = 0; i < 4; ++i) {
+        shared[sum_at<S>(warp, t, m, i, lane)] = times_power_of_two(sums[t][m][i] - taken(t, m, i), of_token[i % 2]);
+      }
     }
   }
 }
@@ -61,7 +71,7 @@ __device__ inline void store_sums(const FusedWork& w, const FusedPart<S>& part, 
       sum += shared[sum_at<S>(team * S::kTeam + S::warp_of(set), token / 8, set % S::kSumSets, i % 2 * 2 + token % 2,
                               g * 4 + token % 8 / 2)];
     }
-    to[token * w.part_token_stride] = sum * w.grad_powers[token];
+    to[token * w.part_token_stride] = sum;
   }
 }
 

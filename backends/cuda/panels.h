@@ -112,7 +112,8 @@ requires(F::kEngine == Engine::flat4 || F::kEngine == Engine::flat8) struct Pane
   static __device__ float fill(const FusedWork& w, std::uint32_t* table) {
     const int thread = static_cast<int>(threadIdx.x);
     if constexpr (kBits == 8) {
-      const float power = power_to_reach<3>(unit_bound(w));
+      // As large as the form of values takes: the smallest codes are some 2^-21 of the largest.
+      const float power = power_to_reach<6>(unit_bound(w));
       if (thread < 256) table[thread] = to_halves(w.code[thread] * power, 0.0f);
       return power;
     } else {

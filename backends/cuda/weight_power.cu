@@ -16,8 +16,10 @@ __device__ float tile_bound(const FusedWork& w, std::int64_t row, std::int64_t t
   const auto columns =
       static_cast<int>(min(static_cast<std::int64_t>(kFusedColumns), w.columns - tile * kFusedColumns));
   float largest = 0.0f;
+  // What goes beyond f32 counts as its largest number: values of smaller codes are finite all the same.
   const auto take = [&](const Scale& s, float by, float min_by) {
-    largest = larger_finite(largest, larger_finite(0.0f, s.scale) * by + larger_finite(0.0f, s.min) * min_by);
+    const float bound = larger_finite(0.0f, s.scale) * by + larger_finite(0.0f, s.min) * min_by;
+    largest = fmaxf(largest, fminf(bound, 0x1.fffffep127f));
   };
   if constexpr (requires { F::kScaleBits; }) {
     constexpr float kInteger = static_cast<float>(1 << F::kScaleBits);

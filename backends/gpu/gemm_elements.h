@@ -106,7 +106,7 @@ __device__ inline void store_sums(const Finish& f, std::int64_t wide, std::int64
   NIBBLE_UNROLL
   for (int w = 0; w < kWide; ++w) {
     const std::int64_t i = wide * kWide + w, at = batch * f.out_batch_stride + j * f.out_stride + i;
-    if (f.powers != nullptr) sum[w] = sum[w] / f.powers[j] / *f.power;
+    if (f.powers != nullptr) sum[w] = times_power_of_two(sum[w], -exponent_of(f.powers[j]) - exponent_of(*f.power));
     if (f.bias != nullptr) sum[w] += load_as_f32(f.bias, f.bias_type, i * f.bias_stride);
     if (f.add) sum[w] += load_as_f32(f.out, f.type, at);
     store_rounded(f.out, f.type, at, sum[w]);

@@ -3,16 +3,19 @@
 #ifndef NIBBLE_BACKENDS_GPU_IMAGES_H
 #define NIBBLE_BACKENDS_GPU_IMAGES_H
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
 namespace nibble::gpu {
 
-/// `list` is CMake's, with commas: "75-real,90-real,103,120-virtual". "-real" is machine code, which runs on its own
-/// major version's chips of the same or a later minor; "-virtual" is an intermediate form, which runs on every later
-/// chip; no suffix is both. A letter after the number ("90a") is that chip alone; "f" is its family, the same major
-/// version.
-constexpr bool runs_on(std::string_view list, std::uint32_t major, std::uint32_t minor) {
+/// The architecture, 10 * major + minor, whose code a device runs: its machine code before any intermediate form, and
+/// the latest of either; 0: none. `list` is CMake's, with commas: "75-real,90-real,103,120-virtual". "-real" is machine
+/// code, which runs on its own major version's chips of the same or a later minor; "-virtual" is an intermediate form,
+/// which runs on every later chip; no suffix is both. A letter after the number ("90a") is that chip alone; "f" is its
+/// family, the same major version.
+constexpr std::uint32_t code_for(std::string_view list, std::uint32_t major, std::uint32_t minor) {
+  std::uint32_t machine = 0, form = 0;
   while (!list.empty()) {
     const std::size_t end = list.find(',');
     const std::string_view entry = list.substr(0, end);
@@ -24,16 +27,15 @@ constexpr bool runs_on(std::string_view list, std::uint32_t major, std::uint32_t
     if (number == 0) continue;
     const std::uint32_t of_major = number / 10, of_minor = number % 10;
     const std::string_view rest = entry.substr(at);
-    if (rest.starts_with('a')) {
-      if (major == of_major && minor == of_minor) return true;
-      continue;
-    }
-    const bool machine_code = rest.find("-virtual") == std::string_view::npos;
-    const bool intermediate = !rest.starts_with('f') && rest.find("-real") == std::string_view::npos;
-    if (machine_code && major == of_major && minor >= of_minor) return true;
-    if (intermediate && (major > of_major || (major == of_major && minor >= of_minor))) return true;
+    const bool is_family = major == of_major && minor >= of_minor;
+    const bool is_alone = rest.starts_with('a'), is_bound = is_alone || rest.starts_with('f');
+    const bool has_machine_code = is_bound || rest.find("-virtual") == std::string_view::npos;
+    const bool has_form = !is_bound && rest.find("-real") == std::string_view::npos;
+    if (has_machine_code && (is_alone ? is_family && minor == of_minor : is_family))
+      machine = std::max(machine, number);
+    if (has_form && (major > of_major || is_family)) form = std::max(form, number);
   }
-  return false;
+  return machine != 0 ? machine : form;
 }
 
 }  // namespace nibble::gpu

@@ -113,6 +113,19 @@ void add_views(Suite& suite, test::WeightKind kind) {
   }
 }
 
+/// Operands whose powers of two lie far apart, where products are nothing out of the way: either power by itself would
+/// take a sum beyond f32.
+void add_far_apart(Suite& suite, test::WeightKind kind) {
+  for (const std::int64_t tokens : {1, 12, 40, 300}) {
+    if (suite.reduced() && tokens != 12 && tokens != 300) continue;
+    OutProdCase c = {.kind = kind, .columns = row_values(kind, 512), .k = 100, .tokens = tokens};
+    c.contents = Contents::huge, c.activations = Activations::tiny;
+    add(suite, c);
+    c.contents = Contents::tiny, c.activations = Activations::huge;
+    add(suite, c);
+  }
+}
+
 /// Values that do not fit half, and one bad value that must stay where it is.
 void add_values(Suite& suite, test::WeightKind kind) {
   for (const bool transposed : {false, true}) {
@@ -175,6 +188,7 @@ void add_out_prod_cases(Suite& suite) {
     add_crossing(suite, kind);
     add_views(suite, kind);
     add_values(suite, kind);
+    add_far_apart(suite, kind);
     add_empty(suite, kind);
   }
   for (const test::WeightKind kind : kSome) add_types(suite, kind);

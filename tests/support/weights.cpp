@@ -44,6 +44,18 @@ std::uint32_t wide_half(Random& r) {
   return static_cast<std::uint32_t>(r.next() & 0x83ffu) | static_cast<std::uint32_t>(1 + r.below(20)) << 10;
 }
 
+/// The same far from 1: values of up to 2^20, or the least normal ones.
+std::uint32_t far_half(Contents contents, Random& r) {
+  return static_cast<std::uint32_t>(r.next() & 0x83ffu) | (contents == Contents::huge ? 22u : 1u) << 10;
+}
+
+/// What normal numbers and statistics of a type with binary32's range are multiplied by.
+float far_factor(Contents contents, Format format) {
+  const bool half = format == NIBBLE_F16;
+  if (contents == Contents::huge) return half ? 0x1p12f : 0x1p123f;
+  return contents == Contents::tiny ? (half ? 0x1p-10f : 0x1p-105f) : 1.0f;
+}
+
 std::uint32_t pick(std::span<const std::uint32_t> list, Random& r) { return list[r.below(list.size())]; }
 
 /// MXFP4's and NVFP4's byte scales.
@@ -51,7 +63,8 @@ void set_byte_scales(Format format, std::uint8_t* block, Contents contents, Rand
   constexpr std::uint8_t kSpecialE8m0[] = {0, 1, 2, 127, 254, 255},
                          kSpecialE4m3[] = {0, 1, 7, 8, 0x7e, 0x7f, 0x80, 0xff};
   if (format == NIBBLE_MXFP4) {
-    block[0] = contents == Contents::special ? kSpecialE8m0[r.below(6)] : static_cast<std::uint8_t>(122 + r.below(5));
+    const int least = contents == Contents::huge ? 248 : contents == Contents::tiny ? 20 : 122;
+    block[0] = contents == Contents::special ? kSpecialE8m0[r.below(6)] : static_cast<std::uint8_t>(least + r.below(5));
   } else if (format == NIBBLE_NVFP4) {
     for (int i = 0; i < 4; ++i) {
       block[i] =
@@ -67,6 +80,7 @@ void set_scales(Format format, std::uint8_t* block, Contents contents, std::int6
   std::uint32_t bits = moderate_half(r);
   if (contents == Contents::special) bits = pick(kSpecialHalves, r);
   if (contents == Contents::wide) bits = wide_half(r);
+  if (contents == Contents::huge || contents == Contents::tiny) bits = far_half(contents, r);
   if (contents == Contents::one_nan_block && number == 1) bits = 0x7e00;
   set_half_scales(format, block, bits);
 }
@@ -75,7 +89,9 @@ void set_scales(Format format, std::uint8_t* block, Contents contents, std::int6
 void set_element(Format format, std::uint8_t* at, Contents contents, std::int64_t number, Random& r) {
   if (contents == Contents::random_bits) return;
   if (contents != Contents::special) {
-    store_element(format, at, contents == Contents::one_nan_block && number == 1 ? std::nanf("") : r.normal());
+    store_element(
+        format, at,
+        contents == Contents::one_nan_block && number == 1 ? std::nanf("") : r.normal() * far_factor(contents, format));
   } else if (format == NIBBLE_F16) {
     put_half(at, pick(kSpecialHalves, r));
   } else {
@@ -90,7 +106,7 @@ float statistic(Contents contents, std::int64_t number, Random& r) {
   if (contents == Contents::one_nan_block && number == 1) return std::nanf("");
   if (contents == Contents::random_bits && r.below(2) == 0)
     return float_from_bits(static_cast<std::uint32_t>(r.next()));
-  const double scale = r.uniform(0.01, 2.0);
+  const double scale = r.uniform(0.01, 2.0) * far_factor(contents, NIBBLE_F32);
   return static_cast<float>(contents == Contents::wide ? std::ldexp(scale, -static_cast<int>(r.below(21))) : scale);
 }
 

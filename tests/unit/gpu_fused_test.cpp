@@ -125,6 +125,26 @@ TEST(FusedOutProd, TakesUpTo128TokensFromTheFirstFittingTensorCoresOn) {
   EXPECT_EQ(cuda::FusedRow<cuda::Cores::warp>::supports(&kRow, &first, &f.request(), &why), NIBBLE_OK) << words.data();
 }
 
+TEST(FusedOutProd, NeedsCodeForTensorCoresAndNotOnlyTheDevice) {
+  nibble_caps later = kCaps;
+  later.arch_major = 12, later.arch_minor = 0;  // by the form of 7.5, this test's only one
+  const Fixture f({.columns = 256, .tokens = 128}, 7);
+  std::array<char, 200> words{};
+  nibble_text why{sizeof(nibble_text), 0, words.size(), words.data()};
+  EXPECT_EQ(cuda::FusedRow<cuda::Cores::warp>::supports(&kRow, &later, &f.request(), &why), NIBBLE_UNSUPPORTED);
+  EXPECT_STREQ(words.data(),
+               "needs tensor cores for halves: compute capability 12.0 runs this build's code for 7.5, expected 8.0 or "
+               "later");
+}
+
+TEST(FusedOutProd, PlansNothingForNoColumns) {
+  nibble_request r{};
+  r.weight.packed = make_tensor(nullptr, NIBBLE_Q4_K, {0, 100});
+  r.dst = make_tensor(nullptr, NIBBLE_F32, {0, 16});
+  for (const cuda::Cores cores : {cuda::Cores::warp, cuda::Cores::warpgroup})
+    EXPECT_EQ(cuda::plan_fused(r, cores, 132, std::uint64_t{1} << 28).splits, 0);
+}
+
 TEST(FusedOutProd, FillsADeviceWithWholeRounds) {
   // 20 tiles for two blocks on each of 132 processors, of one round 13 splits; of halves of tiles, one block on each,
   // 13 splits in four rounds.

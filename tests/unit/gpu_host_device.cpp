@@ -67,7 +67,7 @@ nibble_status finish(const Finish& f, Stream, nibble_text*) {
             static_cast<std::uint8_t*>(f.out) + (b * f.out_batch_stride + j * f.out_stride + i) * element_bytes(f.type);
         float sum = 0.0f;
         for (std::int64_t part = 0; part < f.parts; ++part) sum += f.sums[((part * f.batch + b) * f.n + j) * f.m + i];
-        if (f.powers != nullptr) sum = sum / f.powers[j] / *f.power;
+        if (f.powers != nullptr) sum = times_power_of_two(sum, -exponent_of(f.powers[j]) - exponent_of(*f.power));
         if (f.bias != nullptr) {
           sum += load_element(
               f.bias_type, static_cast<const std::uint8_t*>(f.bias) + i * f.bias_stride * element_bytes(f.bias_type));

@@ -85,21 +85,27 @@ TEST(GpuRows, AFailureEndsTheLaunches) {
 
 TEST(GpuImages, ArchitecturesAsTheBuildListsThem) {
   constexpr std::string_view kCi = "90-real,103-real";
-  EXPECT_TRUE(runs_on(kCi, 9, 0));
-  EXPECT_TRUE(runs_on(kCi, 10, 3));
-  EXPECT_FALSE(runs_on(kCi, 10, 0));
-  EXPECT_FALSE(runs_on(kCi, 12, 0));
-  EXPECT_FALSE(runs_on(kCi, 8, 9));
+  EXPECT_EQ(code_for(kCi, 9, 0), 90u);
+  EXPECT_EQ(code_for(kCi, 10, 3), 103u);
+  EXPECT_EQ(code_for(kCi, 10, 0), 0u);
+  EXPECT_EQ(code_for(kCi, 12, 0), 0u);
+  EXPECT_EQ(code_for(kCi, 8, 9), 0u);
   constexpr std::string_view kRelease = "75-real,80-real,86-real,89-real,90-real,100-real,103-real,120";
-  EXPECT_TRUE(runs_on(kRelease, 8, 7));
-  EXPECT_TRUE(runs_on(kRelease, 10, 1));
-  EXPECT_TRUE(runs_on(kRelease, 12, 1));
-  EXPECT_TRUE(runs_on(kRelease, 13, 0));  // through the intermediate form of the last
-  EXPECT_FALSE(runs_on(kRelease, 7, 0));
-  EXPECT_FALSE(runs_on(kRelease, 11, 0));
-  EXPECT_TRUE(runs_on("90a-real", 9, 0));
-  EXPECT_FALSE(runs_on("90a", 10, 0));
-  EXPECT_FALSE(runs_on("", 9, 0));
+  EXPECT_EQ(code_for(kRelease, 8, 7), 86u);
+  EXPECT_EQ(code_for(kRelease, 10, 1), 100u);
+  EXPECT_EQ(code_for(kRelease, 12, 1), 120u);
+  EXPECT_EQ(code_for(kRelease, 13, 0), 120u);  // through the intermediate form of the last
+  EXPECT_EQ(code_for(kRelease, 7, 0), 0u);
+  EXPECT_EQ(code_for(kRelease, 11, 0), 0u);
+  EXPECT_EQ(code_for("90a-real", 9, 0), 90u);
+  EXPECT_EQ(code_for("90a", 10, 0), 0u);
+  EXPECT_EQ(code_for("100f", 10, 3), 100u);
+  EXPECT_EQ(code_for("100f", 12, 0), 0u);
+  EXPECT_EQ(code_for("75,90-real", 8, 6), 75u);  // by the intermediate form
+  EXPECT_EQ(code_for("75,80-real,90-real", 8, 6), 80u);
+  EXPECT_EQ(code_for("75,80-real,90-real", 12, 0), 75u);
+  EXPECT_EQ(code_for("75-virtual,90-virtual", 12, 0), 90u);
+  EXPECT_EQ(code_for("", 9, 0), 0u);
 }
 
 }  // namespace

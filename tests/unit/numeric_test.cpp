@@ -73,6 +73,21 @@ TEST(Bfloat16Test, WidensExactlyAndRoundsToNearestEven) {
   }
 }
 
+TEST(PowersTest, BothWaysBeyondWhatOnePowerHolds) {
+  for (const float power : {0x1p-126f, 0x1p-1f, 1.0f, 0x1p5f, 0x1p127f}) {
+    EXPECT_EQ(times_power_of_two(1.0f, exponent_of(power)), power);
+    EXPECT_EQ(times_power_of_two(power, -exponent_of(power)), 1.0f);
+  }
+  EXPECT_EQ(times_power_of_two(3 * 0x1p-100f, 200), 3 * 0x1p100f);
+  EXPECT_EQ(times_power_of_two(-5 * 0x1p100f, -200), -5 * 0x1p-100f);
+  EXPECT_EQ(times_power_of_two(0x1p-149f, 252), 0x1p103f);
+  EXPECT_EQ(times_power_of_two(3.0f, -150), 0x1p-148f);  // 0.75 of 2^-148, by one rounding: 3 * 2^-150 is halfway
+  EXPECT_EQ(times_power_of_two(1.0f, 1000), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(times_power_of_two(0.0f, 1000), 0.0f);
+  EXPECT_EQ(times_power_of_two(1.0f, -1000), 0.0f);
+  EXPECT_TRUE(std::isnan(times_power_of_two(std::nanf(""), 3)));
+}
+
 TEST(RoundingTest, AProductAndASumRoundTwice) {
   // (1 + 2^-12)^2 - 1: rounding the product first loses 2^-24; a fused multiply-add would keep it.
   volatile float x = 1.0f + 0x1p-12f, minus_one = -1.0f;
