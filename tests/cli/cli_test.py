@@ -545,6 +545,19 @@ class Answers(CommandTest):
         self.assertEqual(len(markdown.splitlines()), 4 + len(rows))
         self.assertIn("q4_k", self.nibble("ops").stdout)
 
+    def test_the_page_on_gpu_products_names_what_there_is(self):
+        root = DATA.parents[1]
+        page = (root / "docs/gpu-products.md").read_text()
+        files = re.findall(r"`((?:backends|dispatch)/[\w./]+)`", page)
+        self.assertGreater(len(files), 6)
+        for name in files:
+            self.assertTrue((root / name).exists(), name)
+        kernels = {k["name"] for k in self.json("info")["kernels"]}
+        if any(k.startswith("cuda.") for k in kernels):
+            named = set(re.findall(r"`(cuda\.out_prod\.[\w.]+)`", page))
+            self.assertGreater(len(named), 5)
+            self.assertLessEqual(named, kernels)
+
     def test_the_support_table_is_fresh(self):
         """docs/support.md is the answer of a build with every back end; a build with fewer has fewer columns."""
         def columns(text):
