@@ -200,8 +200,8 @@ struct Options {
       false;  ///< dequantize, allocating: give the transposed view, as bitsandbytes does for [1, n]
 };
 
-// The operations. dst shares no memory with an input, which is not checked, and is written whole or, after a failure, in
-// part.
+// The operations. dst shares no memory with an input, which is not checked, and is written whole or, after a failure,
+// in part.
 
 /// dst = the weight's values, rounded once to dst's type (f32, f16, bf16). Same shape, any row strides.
 NIBBLE_EXPORT Status dequantize(const Weight& weight, const Tensor& dst, const Options& options = {});
