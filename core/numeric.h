@@ -119,12 +119,12 @@ NIBBLE_HD constexpr std::uint16_t bfloat16_from_float(float x) {
 /// Of a power of two that is a normal number.
 NIBBLE_HD constexpr int exponent_of(float power) { return static_cast<int>(float_bits(power) >> 23 & 0xffu) - 127; }
 
-/// x * 2^exponent, where binary32 need not hold that power: by half of it at a time. Rounded where it is subnormal, and
-/// infinite only where x * 2^252 is, or the result.
+/// x * 2^exponent, where binary32 need not hold that power: by a third of it at a time. Rounded where it is subnormal.
 NIBBLE_HD constexpr float times_power_of_two(float x, int exponent) {
-  const int e = exponent < -252 ? -252 : exponent > 252 ? 252 : exponent, half = e / 2;
+  const int e = exponent < -378 ? -378 : exponent > 378 ? 378 : exponent;  // any x is 0 or infinite before that
+  const int first = e / 3, second = (e - first) / 2, third = e - first - second;
   const auto power = [](int n) { return float_from_bits(static_cast<std::uint32_t>(n + 127) << 23); };
-  return mul_rn(mul_rn(x, power(half)), power(e - half));
+  return mul_rn(mul_rn(mul_rn(x, power(first)), power(second)), power(third));
 }
 
 NIBBLE_HD constexpr float load_half(const std::uint8_t* p) { return float_from_half(load_u16(p)); }

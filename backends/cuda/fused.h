@@ -12,9 +12,10 @@
 //     halves
 //   values, rounded, by gradients, rounded: what more tokens share need not be made for each of them
 // Halves have little range. So the gradient comes multiplied by a power of two a token, and a warp multiplies scales
-// and mins by one that it lowers, with its sums, when larger ones come. What is 2^-28 of the largest (in the form of
-// values, where the gradient and the scales are halves themselves: 2^-23, and of BLOCKWISE8's scales 2^-18) or less
-// loses bits.
+// and mins by one that it lowers, with its sums, when larger ones come. A product of gradient and scale that is 2^-24
+// of the largest or less loses bits; in the form of values, where either is a half by itself, a gradient of 2^-23 and a
+// scale of 2^-(kScaleExponent + 10): 2^-24 of NF4 and FP4, 2^-18 of others without mins, 2^-14 and 2^-13 of Q4_K's and
+// Q5_K's row scales. An 8-bit code above 1 that takes a scale beyond f32 gives a finite value here.
 #ifndef NIBBLE_BACKENDS_CUDA_FUSED_H
 #define NIBBLE_BACKENDS_CUDA_FUSED_H
 

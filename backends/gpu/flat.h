@@ -75,7 +75,9 @@ struct FlatPiece {
   /// Each thread starts at another chunk, so that those of a warp hit different banks.
   __device__ inline void decode(const Scales& scales, const Tile& tile, const float* table,
                                 std::uint8_t* shared) const {
-    const float scale = scaled_for<Out>(tile, scales.made(held));  // not each value: exact either way
+    // Not each value: exact either way, but where an 8-bit code above 1 takes a scale beyond f32, which stays finite
+    // here.
+    const float scale = scaled_for<Out>(tile, scales.made(held));
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int j = (c + static_cast<int>(threadIdx.x) / 2) % kChunks;

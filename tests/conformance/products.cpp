@@ -22,7 +22,7 @@ float activation(Activations kind, std::int64_t token, std::int64_t tokens, std:
     case Activations::small:
       return 1e-9f * r.normal();
     case Activations::huge:
-      return 1e30f * r.normal();
+      return 1e35f * r.normal();
     case Activations::tiny:
       return 1e-30f * r.normal();
     case Activations::expanded_one:
@@ -76,7 +76,7 @@ BoundedValues sums(const Tensor& dst, std::int64_t depth, Activations activation
   const auto count = static_cast<std::size_t>(element_count(dst));
   // A few products that dominate a sum, as those that fall do, are not what a bound over many alike may count on.
   const bool alike = activations != Activations::expanded_one && activations != Activations::falling;
-  // Nor may it where nested scales are products of their codes alone, as they are beside an offset that is too small.
+  // Nor may it where scales are products of codes alone, as nested ones beside an offset that is too small.
   const bool zero_mean = alike && activations != Activations::huge && activations != Activations::tiny;
   return {std::vector<double>(count), std::vector<double>(count), depth, zero_mean, alike};
 }

@@ -15,7 +15,7 @@ enum class Activations : std::uint8_t {
   normal,
   large,         ///< normal, times 1e6
   small,         ///< normal, times 1e-9
-  huge,          ///< normal, times 1e30
+  huge,          ///< normal, times 1e35
   tiny,          ///< normal, times 1e-30
   expanded_one,  ///< one 1 with all strides 0, as a framework expands the gradient of a sum
   one_per_k,     ///< stride 0 along the tokens

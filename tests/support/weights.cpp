@@ -49,11 +49,16 @@ std::uint32_t far_half(Contents contents, Random& r) {
   return static_cast<std::uint32_t>(r.next() & 0x83ffu) | (contents == Contents::huge ? 22u : 1u) << 10;
 }
 
-/// What normal numbers and statistics of a type with binary32's range are multiplied by.
+/// What normal numbers are multiplied by: a few are 5.
 float far_factor(Contents contents, Format format) {
   const bool half = format == NIBBLE_F16;
   if (contents == Contents::huge) return half ? 0x1p12f : 0x1p123f;
   return contents == Contents::tiny ? (half ? 0x1p-10f : 0x1p-105f) : 1.0f;
+}
+/// And statistics, at most 2.
+float far_statistic(Contents contents) {
+  if (contents == Contents::huge) return 0x1p126f;
+  return contents == Contents::tiny ? 0x1p-115f : 1.0f;
 }
 
 std::uint32_t pick(std::span<const std::uint32_t> list, Random& r) { return list[r.below(list.size())]; }
@@ -63,8 +68,11 @@ void set_byte_scales(Format format, std::uint8_t* block, Contents contents, Rand
   constexpr std::uint8_t kSpecialE8m0[] = {0, 1, 2, 127, 254, 255},
                          kSpecialE4m3[] = {0, 1, 7, 8, 0x7e, 0x7f, 0x80, 0xff};
   if (format == NIBBLE_MXFP4) {
-    const int least = contents == Contents::huge ? 248 : contents == Contents::tiny ? 20 : 122;
+    const int least = contents == Contents::huge ? 249 : contents == Contents::tiny ? 10 : 122;
     block[0] = contents == Contents::special ? kSpecialE8m0[r.below(6)] : static_cast<std::uint8_t>(least + r.below(5));
+    if (contents == Contents::huge) {  // no code above 1.5: 6 times the largest of these scales is beyond f32
+      for (int i = 1; i < 17; ++i) block[i] &= 0xbbu;
+    }
   } else if (format == NIBBLE_NVFP4) {
     for (int i = 0; i < 4; ++i) {
       block[i] =
@@ -106,7 +114,7 @@ float statistic(Contents contents, std::int64_t number, Random& r) {
   if (contents == Contents::one_nan_block && number == 1) return std::nanf("");
   if (contents == Contents::random_bits && r.below(2) == 0)
     return float_from_bits(static_cast<std::uint32_t>(r.next()));
-  const double scale = r.uniform(0.01, 2.0) * far_factor(contents, NIBBLE_F32);
+  const double scale = r.uniform(0.01, 2.0) * far_statistic(contents);
   return static_cast<float>(contents == Contents::wide ? std::ldexp(scale, -static_cast<int>(r.below(21))) : scale);
 }
 

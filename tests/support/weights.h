@@ -30,7 +30,7 @@ enum class Contents : std::uint8_t {
   moderate,      ///< random codes, finite scales: values of about -16 to 16
   wide,          ///< random codes, scales of blocks that differ by factors of up to 2^20 where their type holds that
   huge,          ///< random codes, scales near the largest that leave every value finite
-  tiny,          ///< random codes, scales of about 2^-105, or the least normal half
+  tiny,          ///< random codes, scales of about 2^-105 to 2^-117, or the least normal half
   special,       ///< random codes, scales zero, subnormal, largest, infinite and NaN
   one_nan_block  ///< moderate, but for the scale of the second block
 };

@@ -81,6 +81,9 @@ TEST(PowersTest, BothWaysBeyondWhatOnePowerHolds) {
   EXPECT_EQ(times_power_of_two(3 * 0x1p-100f, 200), 3 * 0x1p100f);
   EXPECT_EQ(times_power_of_two(-5 * 0x1p100f, -200), -5 * 0x1p-100f);
   EXPECT_EQ(times_power_of_two(0x1p-149f, 252), 0x1p103f);
+  EXPECT_EQ(times_power_of_two(0x1p-146f, 273), 0x1p127f);
+  EXPECT_EQ(times_power_of_two(-0x1p-149f, 276), -0x1p127f);
+  EXPECT_EQ(times_power_of_two(0x1p127f, -276), 0x1p-149f);
   EXPECT_EQ(times_power_of_two(3.0f, -150), 0x1p-148f);  // 0.75 of 2^-148, by one rounding: 3 * 2^-150 is halfway
   EXPECT_EQ(times_power_of_two(1.0f, 1000), std::numeric_limits<float>::infinity());
   EXPECT_EQ(times_power_of_two(0.0f, 1000), 0.0f);
